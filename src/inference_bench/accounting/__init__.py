@@ -1,0 +1,1 @@
+"""What it takes: exact integer counts of parameters, bytes and FLOPs. No time."""

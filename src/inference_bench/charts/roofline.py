@@ -1,0 +1,199 @@
+"""Where do the measured points lie under this machine's roof, and how far below it?
+
+In:   VerifyResult
+Out:  the roofline as a Spec
+Read next by: report.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from inference_bench.charts.grammar import (
+    LIGHT,
+    WIDE_PX,
+    Frame,
+    Row,
+    Spec,
+    axis,
+    chart,
+    context_label,
+    is_narrow,
+    layer,
+    log_scale,
+    log_ticks,
+    nominal,
+    place_legends,
+    plain_label,
+    series_shapes,
+    text,
+    vertical,
+)
+from inference_bench.compare import ComparedPoint, Phase, Verdict
+from inference_bench.roofline import Roof
+from inference_bench.units import format_count, format_number, format_si
+from inference_bench.verify.result import VerifyResult
+
+_CEILING_MARK: Final[Spec] = {"type": "point", "filled": False, "size": 70, "strokeWidth": 1.5}
+_ERASER: Final[Spec] = {"type": "point", "shape": "circle", "filled": True, "size": 70, "color": LIGHT["paper"]}
+_RING: Final[Spec] = {"type": "point", "shape": "circle", "size": 280, "stroke": LIGHT["finding"], "strokeWidth": 2}
+_INSET_PX: Final = 12
+_GAP: Final[Spec] = {"type": "rule", "stroke": LIGHT["muted"], "strokeWidth": 1}
+
+
+def roofline_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None:
+    """Work done a second over work per byte: the roof, each measured point, and its ceiling straight above it.
+
+    Unit:  FLOP/s over FLOP/byte, both on log scales
+    """
+    rows = [row for row in map(_point_row, result.points) if row is not None]
+    if not rows:
+        return None
+    plot = _Plot.around(rows, result.ceiling, width_px)
+    contexts = [context_label(tokens) for tokens in sorted({row["context_tokens"] for row in rows})]
+    frame, (colour, shape) = place_legends(
+        plot.frame,
+        nominal("phase", [str(phase) for phase in Phase], [LIGHT[phase] for phase in Phase]),
+        nominal("context", contexts, series_shapes(contexts), symbolFillColor=LIGHT["muted"], symbolStrokeColor=LIGHT["muted"]),
+    )
+    capped = [row for row in rows if row["ceiling_flops_per_s"] is not None]
+    above = [row for row in rows if row["verdict"] == Verdict.ABOVE]
+    ceiling_y: Spec = {"field": "ceiling_flops_per_s", "type": "quantitative"}
+    return chart(
+        frame,
+        _words(rows, result.ceiling),
+        plot.encoding(),
+        [
+            *plot.roof_layers(result.ceiling),
+            layer(_GAP, capped, y2={"field": "ceiling_flops_per_s"}),
+            layer(_ERASER, capped, y=ceiling_y),
+            layer(_CEILING_MARK, capped, y=ceiling_y, color=colour, shape=shape),
+            layer({"type": "point", "filled": True, "size": 80}, rows, color=colour, shape=shape),
+            layer(_RING, above),
+            text(_point_labels(rows, is_narrow(width_px)), baseline="top", dy=9),
+        ],
+    )
+
+
+def _point_row(point: ComparedPoint) -> Row | None:
+    if not point.bound.intensity:
+        return None
+    measured = point.measured
+    return {
+        "phase": str(measured.phase),
+        "batch": measured.batch,
+        "context_tokens": measured.nominal_context_tokens,
+        "context": context_label(measured.nominal_context_tokens),
+        "intensity_flops_per_byte": point.bound.intensity,
+        "flops_per_s": point.bound.flops / measured.seconds,
+        "ceiling_flops_per_s": point.bound.flops / point.bound.seconds if point.bound.seconds else None,
+        "verdict": str(point.verdict),
+    }
+
+
+def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
+    """Under the lowest point of each batch its size, as those of all contexts lie close together; prompts where wide."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        is_decode = row["phase"] == Phase.DECODE
+        name = f"B{row['batch']}" if is_decode else f"prompt {format_count(row['context_tokens'])}"
+        if is_decode or not narrow:
+            groups.setdefault(name, []).append(row)
+    lowest = {name: min(group, key=lambda row: row["flops_per_s"]) for name, group in groups.items()}
+    return [_at(row["intensity_flops_per_byte"], row["flops_per_s"], label=name) for name, row in lowest.items()]
+
+
+def _words(rows: Sequence[Row], ceiling: Roof) -> str:
+    return (
+        f"Roofline with {len(rows)} measured points. Memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, compute "
+        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')}, ridge {format_number(ceiling.ridge_flops_per_byte)} FLOP/byte."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """The ranges of both axes in a frame, from which the slope of the roof on the screen follows."""
+
+    frame: Frame
+    low_x: float
+    high_x: float
+    low_y: float
+    high_y: float
+
+    @classmethod
+    def around(cls, rows: Sequence[Row], ceiling: Roof, width_px: int) -> _Plot:
+        """Ranges that hold every point, every ceiling and the ridge, with room for their labels."""
+        xs = [row["intensity_flops_per_byte"] for row in rows]
+        xs += [ceiling.ridge_flops_per_byte] if ceiling.ridge_flops_per_byte else []
+        ys = [row["flops_per_s"] for row in rows]
+        ys += [row["ceiling_flops_per_s"] for row in rows if row["ceiling_flops_per_s"] is not None]
+        ys += [ceiling.peak_flops_per_s] if ceiling.peak_flops_per_s else []
+        frame = Frame(width_px, 300 if is_narrow(width_px) else 360, left=48)
+        return cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
+
+    def encoding(self) -> Spec:
+        """Both axes."""
+        xs = log_ticks(self.low_x, self.high_x, 5 if is_narrow(self.frame.width) else 9)
+        ys = log_ticks(self.low_y, self.high_y, 6)
+        x_labels, y_labels = [plain_label(tick) for tick in xs], [format_si(tick, "", 1) for tick in ys]
+        x_scale, y_scale = log_scale(self.low_x, self.high_x), log_scale(self.low_y, self.high_y)
+        return {
+            "x": axis("intensity_flops_per_byte", "intensity (FLOP/byte)", xs, x_labels, x_scale),
+            "y": vertical(self.frame, axis("flops_per_s", "rate (FLOP/s)", ys, y_labels, y_scale)),
+        }
+
+    def roof_layers(self, ceiling: Roof) -> list[Spec]:
+        """The roof, its ridge, and what each part is; only the parts whose rates are known."""
+        line = {"type": "line", "stroke": LIGHT["ink"], "strokeWidth": 2, "clip": True}
+        slope = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
+        return [
+            layer(line, self._roof(ceiling)),
+            *self._ridge_layers(ceiling),
+            text(self._flat_labels(ceiling), align="right", baseline="bottom", dy=-6),
+            text(self._slope_labels(ceiling), **slope),
+        ]
+
+    def _roof(self, ceiling: Roof) -> list[Row]:
+        ridge = ceiling.ridge_flops_per_byte
+        corners = [self.low_x, *([ridge] if ridge else []), self.high_x]
+        heights = [ceiling.attainable_flops_per_s(x) for x in corners]
+        return [_at(x, y) for x, y in zip(corners, heights, strict=True) if y is not None]
+
+    def _ridge_layers(self, ceiling: Roof) -> list[Spec]:
+        ridge, peak = ceiling.ridge_flops_per_byte, ceiling.peak_flops_per_s
+        if ridge is None or peak is None:
+            return []
+        rows = [_at(ridge, self.low_y, top=peak, label=f"ridge {format_number(ridge)}")]
+        is_right = ridge > math.sqrt(self.low_x * self.high_x)
+        side = {"align": "right", "dx": -6} if is_right else {"align": "left", "dx": 6}
+        return [
+            layer({"type": "rule", "stroke": LIGHT["muted"], "strokeDash": [2, 3]}, rows, y2={"field": "top"}),
+            text(rows, **side, baseline="bottom", dy=-5, color=LIGHT["muted"]),
+        ]
+
+    def _flat_labels(self, ceiling: Roof) -> list[Row]:
+        if ceiling.peak_flops_per_s is None:
+            return []
+        label = f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
+        return [_at(self.high_x, ceiling.peak_flops_per_s, label=label)]
+
+    def _slope_labels(self, ceiling: Roof) -> list[Row]:
+        if ceiling.bandwidth_bytes_per_s is None:
+            return []
+        inset = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
+        start = max(self.low_x, self.low_y / ceiling.bandwidth_bytes_per_s) * inset
+        label = f"memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}"
+        return [_at(start, start * ceiling.bandwidth_bytes_per_s, label=label)]
+
+    def _slope_degrees(self) -> float:
+        """The angle of the memory roof on the screen: a slope of 1 in the logarithms."""
+        up = self.frame.height / math.log(self.high_y / self.low_y)
+        along = self.frame.plot_width / math.log(self.high_x / self.low_x)
+        return -math.degrees(math.atan2(up, along))
+
+
+def _at(intensity: float, flops_per_s: float, **more: Any) -> Row:
+    return {"intensity_flops_per_byte": intensity, "flops_per_s": flops_per_s, **more}

@@ -1,0 +1,39 @@
+"""`load`: what a server delivers at fixed concurrency."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.verify import api_key
+from inference_bench.measure.closed_run import LoadRequest, LoadRun, measure_load
+from inference_bench.report.load_report import load_json, load_text
+from inference_bench.units import parse_count, parse_seconds
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure and print; exit 3 when no request completed."""
+    request = LoadRequest(
+        url=options.url,
+        concurrency=parse_count(options.concurrency, "concurrency"),
+        num_requests=parse_count(options.requests, "requests"),
+        prompt_tokens=parse_count(options.prompt_tokens, "prompt tokens"),
+        output_tokens=parse_count(options.output_tokens, "output tokens"),
+        endpoint=options.endpoint,
+        served_model=options.served_model,
+        api_key=api_key(options.api_key_env),
+        runs=Path(options.runs),
+        seed=options.seed,
+        timeout_s=parse_seconds(options.timeout, "timeout"),
+    )
+    progress = ProgressLine()
+    try:
+        result: LoadRun = measure_load(request, progress)
+    finally:
+        progress.done()
+    if options.json:
+        print_json(load_json(result))
+    else:
+        print(load_text(result))
+    return 0 if result.metrics.requests.completed else 3

@@ -1,0 +1,18 @@
+"""Which machine a person meant: a known one, a description in a file, or this one."""
+
+from __future__ import annotations
+
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.load import load_hardware
+
+
+def machine_named(text: str) -> HardwareSpec:
+    """The machine called `text`; "here" is this one, with the ceilings of the last probe if there was one.
+
+    Raises:  UnknownNameError, HardwareFileError
+    """
+    if text != "here":
+        return load_hardware(text)
+    from inference_bench.measure.here import this_machine
+
+    return this_machine()

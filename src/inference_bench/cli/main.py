@@ -1,0 +1,170 @@
+"""The command line: one subcommand a question.
+
+In:   arguments
+Out:  text or JSON on stdout, progress and errors on stderr, an exit code: 0 done, 1 the answer is no, 2 a mistake in
+      the request, 3 the world failed, 130 interrupted
+Leaves out: arithmetic; each command makes one library call and hands the result to a report
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Final, NoReturn
+
+from inference_bench import __version__
+from inference_bench.errors import InferenceBenchError
+
+INTERRUPTED: Final = 130
+WORLD_FAILED: Final = 3
+
+Command = Callable[[argparse.Namespace], int]
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with errors on one line."""
+
+    def error(self, message: str) -> NoReturn:
+        """Say what is wrong with the request, where to read more, and exit 2."""
+        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
+
+
+def build_parser() -> Parser:
+    """The whole command line; each command's code is imported only when it runs."""
+    parser = Parser(
+        prog="inference-bench",
+        description="Does it fit, how fast could it be, what does the real server do, and where is the gap.",
+        epilog="Exit codes: 0 done, 1 the answer is no, 2 a mistake in the request, 3 the world failed.",
+    )
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
+    for add in (_add_fit, _add_roofline, _add_tables, _add_probe, _add_verify, _add_load, _add_report):
+        add(commands)
+    return parser
+
+
+Commands = argparse._SubParsersAction  # the type add_subparsers returns; argparse gives it no public name
+
+
+def _command(commands: Commands[Parser], name: str, summary: str, module: str) -> Parser:
+    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
+    parser.set_defaults(module=module)
+    return parser
+
+
+def _add_model_options(parser: Parser) -> None:
+    parser.add_argument("model", metavar="MODEL", help="a known name, or a path to a config.json, a model folder or a .gguf")
+    parser.add_argument("--weights", metavar="FMT", help="weight format, such as bf16, fp8, int4-g128; default: the file's own")
+    parser.add_argument("--kv", metavar="FMT", help="cache format, such as fp16, q8_0, or KEYS/VALUES apart; default fp16")
+    parser.add_argument("--compute", metavar="FMT", help="compute format whose peak is used; default: what the weights allow")
+
+
+def _add_fit(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "fit", "does it fit, how fast could it be, what would the usual formula say", "fit")
+    _add_model_options(parser)
+    parser.add_argument("--on", metavar="HW", help="a known machine, 'here', or a TOML or JSON file")
+    parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k or 32768; default 4096")
+    parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
+    parser.add_argument("--engine", default="none", help="count an engine's own allocation: none, llama.cpp or vllm")
+    parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")
+
+
+def _add_roofline(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "roofline", "where each phase and operation sits on a machine's roofline", "roofline")
+    _add_model_options(parser)
+    parser.add_argument("--on", metavar="HW", required=True, help="a known machine, 'here', or a TOML or JSON file")
+    parser.add_argument("--context", metavar="N", default="4096", help="tokens each decoding sequence attends; default 4096")
+    parser.add_argument("--batch", metavar="B", default="1", help="sequences decoding together; default 1")
+    parser.add_argument("--prompt", metavar="T", help="tokens of the prompt in prefill; default: the context")
+
+
+def _add_tables(commands: Commands[Parser]) -> None:
+    for name, summary in (
+        ("models", "which models are known, from where, as of when"),
+        ("hardware", "which machines are known, from where, as of when"),
+        ("formats", "which number formats are known, to the exact bit"),
+    ):
+        parser = _command(commands, name, summary, "tables")
+        parser.add_argument("name", metavar="NAME", nargs="?", help="only this one")
+
+
+def _add_probe(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "probe", "measure this machine's own ceilings: bandwidth and matrix-product rate", "probe")
+    parser.add_argument("--budget", metavar="TIME", default="25s", help="about how long it may take; default 25s")
+
+
+def _add_server_options(parser: Parser) -> None:
+    parser.add_argument("--endpoint", choices=("completions", "chat"), default="completions", help="which route to call")
+    parser.add_argument("--served-model", metavar="NAME", help="the model name to send; default: the first the server lists")
+    parser.add_argument(
+        "--api-key-env", metavar="VAR", help="environment variable that holds the API key; the key itself is never stored"
+    )
+    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder for run folders; default runs")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the prompts; default 0")
+    parser.add_argument("--timeout", metavar="TIME", default="120s", help="longest a request may take; default 120s")
+
+
+def _add_verify(commands: Commands[Parser]) -> None:
+    parser = _command(
+        commands, "verify", "measure a real server against ceilings; with no URL, the embedded engine and model", "verify"
+    )
+    parser.add_argument("url", metavar="URL", nargs="?", help="a server that is already running")
+    parser.add_argument("--model", metavar="MODEL", help="what is served: a known name or a path; default: the embedded model")
+    parser.add_argument("--on", metavar="HW", help="the machine it runs on; default: this one, probed")
+    parser.add_argument("--weights", metavar="FMT", help="weight format served, when the model is not a file")
+    parser.add_argument("--kv", metavar="FMT", help="cache format served; default fp16")
+    parser.add_argument("--threads", metavar="N", help="threads of the embedded engine; default: every core this may use")
+    parser.add_argument("--quick", action="store_true", help="fewer points and repeats: about a minute")
+    _add_server_options(parser)
+
+
+def _add_load(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "load", "what a server delivers at fixed concurrency", "load")
+    parser.add_argument("url", metavar="URL", help="an OpenAI-compatible server")
+    parser.add_argument("--concurrency", metavar="C", default="1", help="requests in flight at once; default 1")
+    parser.add_argument("--requests", metavar="N", default="16", help="measured requests; default 16")
+    parser.add_argument("--prompt-tokens", metavar="T", default="128", help="prompt length, about; default 128")
+    parser.add_argument("--output-tokens", metavar="N", default="64", help="output length asked for; default 64")
+    _add_server_options(parser)
+
+
+def _add_report(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "report", "look again at a run folder", "show_report")
+    parser.add_argument("run", metavar="RUN", help="a run folder")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; the only place that turns errors into exit codes."""
+    namespace = build_parser().parse_args(arguments)
+    try:
+        return _run(namespace)
+    except InferenceBenchError as error:
+        print(f"inference-bench: {' '.join(str(error).split())}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("inference-bench: interrupted; what was already measured is kept", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # the reader closed the pipe; send what Python would still flush into nothing, so that it does not complain
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return WORLD_FAILED
+    except OSError as error:
+        print(f"inference-bench: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        return WORLD_FAILED
+
+
+def _run(namespace: argparse.Namespace) -> int:
+    from importlib import import_module
+
+    command: Command = import_module(f"inference_bench.cli.{namespace.module}").run
+    code = command(namespace)
+    sys.stdout.flush()
+    return code
+
+
+def entry_point() -> NoReturn:
+    """What the installed command runs."""
+    sys.exit(main())

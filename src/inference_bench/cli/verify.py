@@ -1,0 +1,69 @@
+"""`verify`: measured against ceilings, with a report to look at."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from inference_bench.cli.machine import machine_named
+from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.errors import RequestError
+from inference_bench.measure.here import remember_probe
+from inference_bench.measure.target import ApiKey
+from inference_bench.render import svg_or_none
+from inference_bench.report.html import verify_html
+from inference_bench.report.json_result import verify_json
+from inference_bench.report.text import verify_text
+from inference_bench.units import parse_count, parse_seconds
+from inference_bench.verify.flow import VerifyRequest, verify
+from inference_bench.verify.plan import QUICK, Plan
+from inference_bench.verify.saved import save_result
+
+
+def run(options: argparse.Namespace) -> int:
+    """Measure, write the report, and say where it is."""
+    progress = ProgressLine()
+    request = VerifyRequest(
+        url=options.url,
+        model=options.model,
+        machine=machine_named(options.on) if options.on else None,
+        weights=options.weights,
+        cache=options.kv,
+        served_model=options.served_model,
+        endpoint=options.endpoint,
+        api_key=api_key(options.api_key_env),
+        num_threads=parse_count(options.threads, "threads") if options.threads else None,
+        plan=QUICK if options.quick else Plan(),
+        runs=Path(options.runs),
+        seed=options.seed,
+        timeout_s=parse_seconds(options.timeout, "timeout"),
+    )
+    try:
+        result = verify(request, progress)
+        progress("writing the report")
+        if result.probe:
+            remember_probe(result.probe)
+        found = verify_json(result)
+        page = save_result(result.run_dir, found, verify_html(result, svg_or_none()))
+    finally:
+        progress.done()
+    if options.json:
+        print_json(found)
+    else:
+        print(verify_text(result))
+        print(f"\nreport: {page}")
+    return 0
+
+
+def api_key(variable: str | None) -> ApiKey | None:
+    """The key in an environment variable; it goes into one request header and nowhere else.
+
+    Raises:  RequestError when the variable is not set
+    """
+    if variable is None:
+        return None
+    secret = os.environ.get(variable)
+    if not secret:
+        raise RequestError(f"the environment variable {variable!r} is not set; it should hold the API key")
+    return ApiKey(secret)

@@ -1,0 +1,208 @@
+"""Measured against ceiling: how much of what physics allows did the server reach, and where does the rest go.
+
+In:   MeasuredPoint (a time on a real server) and the StepWork it corresponds to, under a Roof
+Out:  ComparedPoint with its verdict; BatchLine, a two-number summary of how step time grows with the batch; and a
+      plain-language reading
+Leaves out: fitted efficiency models
+Read next by: verify, charts, report.
+
+MBU and MFU here are estimates: the bytes and FLOPs are counted from the model's shape, no hardware counter is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from inference_bench.accounting.work import StepWork
+from inference_bench.roofline import Bound, Roof, bound_step
+from inference_bench.stats import Interval
+from inference_bench.units import format_fraction, format_seconds
+
+NEAR_CEILING_FRACTION: Final = 0.7
+
+
+class Phase(StrEnum):
+    """Which part of serving a point measures."""
+
+    PREFILL = "prefill"
+    DECODE = "decode"
+
+
+class Verdict(StrEnum):
+    """How a measurement stands to its ceiling; above it is a finding, never clamped."""
+
+    ABOVE = "above ceiling"
+    NEAR = "near ceiling"
+    BELOW = "below ceiling"
+    UNKNOWN = "no ceiling known"
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredPoint:
+    """One time measured on a server, pooled over its samples.
+
+    Where:  decode: seconds of one step of `batch` sequences that each attend about `context_tokens` positions;
+            prefill: seconds to the first token of one prompt of `context_tokens`; engine_s is the engine's own figure
+            for the same thing where it reports one
+    Unit:   seconds; median of `num_samples` raw values
+    """
+
+    phase: Phase
+    batch: int
+    context_tokens: int
+    nominal_context_tokens: int
+    seconds: float
+    num_samples: int
+    interval: Interval | None
+    relative_spread: float | None
+    engine_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedPoint:
+    """A measured point beside its bound.
+
+    Formula:  fraction_of_bound = bound ÷ measured time, which is measured rate ÷ ceiling rate;
+              mbu = counted bytes ÷ measured time ÷ BW; mfu = counted FLOPs ÷ measured time ÷ P_peak
+    Where:    None where the ceiling is not known
+    """
+
+    measured: MeasuredPoint
+    bound: Bound
+    tokens_per_step: int
+    fraction_of_bound: float | None
+    mbu: float | None
+    mfu: float | None
+    verdict: Verdict
+
+    @property
+    def measured_tokens_per_s(self) -> float:
+        """Tokens a second over the whole batch (prompt tokens in prefill)."""
+        return self.tokens_per_step / self.measured.seconds
+
+    @property
+    def bound_tokens_per_s(self) -> float | None:
+        """The same at the ceiling."""
+        return self.tokens_per_step / self.bound.seconds if self.bound.seconds else None
+
+
+def compare_point(measured: MeasuredPoint, work: StepWork, ceiling: Roof) -> ComparedPoint:
+    """One measured point against the bound of the work it did."""
+    limit = bound_step(measured.phase.value, work, ceiling)
+    fraction = None if limit.seconds is None else limit.seconds / measured.seconds
+    bandwidth, peak = ceiling.bandwidth_bytes_per_s, ceiling.peak_flops_per_s
+    return ComparedPoint(
+        measured=measured,
+        bound=limit,
+        tokens_per_step=work.num_positions,
+        fraction_of_bound=fraction,
+        mbu=work.num_bytes / measured.seconds / bandwidth if bandwidth else None,
+        mfu=work.flops / measured.seconds / peak if peak else None,
+        verdict=_verdict(fraction),
+    )
+
+
+def _verdict(fraction: float | None) -> Verdict:
+    if fraction is None:
+        return Verdict.UNKNOWN
+    if fraction > 1.0:
+        return Verdict.ABOVE
+    return Verdict.NEAR if fraction >= NEAR_CEILING_FRACTION else Verdict.BELOW
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLine:
+    """How the measured decode step grows with the batch at one context, and what the bound says of the same.
+
+    Formula:  least squares of seconds = fixed + per_sequence · B, over the measured batches
+    Unit:     seconds
+    """
+
+    context_tokens: int
+    fixed_s: float
+    per_sequence_s: float
+    bound_fixed_s: float
+    bound_per_sequence_s: float
+
+
+def fit_line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
+    """Intercept and slope of the least-squares line through at least two distinct points."""
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
+    return mean_y - slope * mean_x, slope
+
+
+def batch_lines(points: Sequence[ComparedPoint]) -> tuple[BatchLine, ...]:
+    """One line for each nominal context that was measured at two batches or more."""
+    lines = []
+    for context in sorted({point.measured.nominal_context_tokens for point in points}):
+        decode = [
+            point
+            for point in points
+            if point.measured.phase is Phase.DECODE and point.measured.nominal_context_tokens == context
+        ]
+        bounds = [point.bound.seconds for point in decode]
+        batches = [float(point.measured.batch) for point in decode]
+        known = [seconds for seconds in bounds if seconds is not None]
+        if len(set(batches)) < 2 or len(known) != len(bounds):
+            continue
+        measured = fit_line(batches, [point.measured.seconds for point in decode])
+        lines.append(BatchLine(context, *measured, *fit_line(batches, known)))
+    return tuple(lines)
+
+
+def read_gap(points: Sequence[ComparedPoint]) -> tuple[str, ...]:
+    """What the points say, in sentences a person can check against the table."""
+    sentences: list[str] = []
+    for phase in (Phase.DECODE, Phase.PREFILL):
+        sentences += _phase_sentences(phase, [point for point in points if point.measured.phase is phase])
+    sentences += [_line_sentence(line) for line in batch_lines(points)]
+    return tuple(sentences)
+
+
+def _phase_sentences(phase: Phase, points: Sequence[ComparedPoint]) -> list[str]:
+    known = [point for point in points if point.fraction_of_bound is not None]
+    if not known:
+        return [f"No ceiling is known for {phase}, so no gap can be stated."] if points else []
+    best = max(known, key=lambda point: point.fraction_of_bound or 0)
+    worst = min(known, key=lambda point: point.fraction_of_bound or 0)
+    limits = " and ".join(sorted({str(point.bound.limited_by) for point in known}))
+    sentences = [
+        f"{phase.capitalize()} is limited by {limits} in theory and reached between "
+        f"{format_fraction(worst.fraction_of_bound)} ({_where(worst)}) and {format_fraction(best.fraction_of_bound)} "
+        f"({_where(best)}) of that ceiling."
+    ]
+    above = [point for point in known if point.verdict is Verdict.ABOVE]
+    if above:
+        sentences.append(
+            f"{len(above)} {phase} point(s) lie above the ceiling: the counted traffic or the measured ceiling is too "
+            "strict there (caches, or kernels in a narrower format than the ceiling was measured in)."
+        )
+    return sentences
+
+
+def _where(point: ComparedPoint) -> str:
+    measured = point.measured
+    return f"batch {measured.batch}, {measured.context_tokens} tokens"
+
+
+def _line_sentence(line: BatchLine) -> str:
+    ratio = line.per_sequence_s / line.bound_per_sequence_s if line.bound_per_sequence_s > 0 else None
+    times = f", {ratio:.3g} times the bound's {format_seconds(line.bound_per_sequence_s)}" if ratio else ""
+    return (
+        f"At {line.context_tokens} tokens of context a decode step takes {format_seconds(max(line.fixed_s, 0.0))} "
+        f"whatever the batch, against {format_seconds(line.bound_fixed_s)} in the bound; each further sequence adds "
+        f"{format_seconds(line.per_sequence_s)}{times}. {_line_meaning(line, ratio)}"
+    )
+
+
+def _line_meaning(line: BatchLine, ratio: float | None) -> str:
+    if line.fixed_s >= 2 * line.per_sequence_s:
+        return "Batching is close to free here: most of the step is shared work."
+    if ratio is not None and ratio > 3:
+        return "Batching buys little here: the engine's own arithmetic for each sequence, not memory, sets the pace."
+    return "Shared and per-sequence work are of the same size here."
+

@@ -1,0 +1,122 @@
+"""What a machine can do: memory, bandwidth and dense matrix rates, as published or as measured.
+
+In:   a name, or a TOML or JSON description of a user's own machine
+Out:  HardwareSpec; rates are dense, at the accumulation precision the note names, never halved from a sparse headline
+      by this code
+Leaves out: what software reaches of these peaks (see predict)
+Read next by: roofline, predict.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+from inference_bench.errors import HardwareFileError
+from inference_bench.facts import table
+from inference_bench.facts.fields import shown
+from inference_bench.facts.formats import NumberFormat
+from inference_bench.facts.names import find_name
+from inference_bench.facts.source import Source
+from inference_bench.origin import Origin
+
+KNOWN_PEAKS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4")
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareSpec:
+    """One machine, or one card of it.
+
+    Where:  None is not known, never zero; peak_flops_per_s maps a compute format to its dense rate
+    """
+
+    name: str
+    memory_bytes: int | None
+    bandwidth_bytes_per_s: float | None
+    peak_flops_per_s: Mapping[str, float]
+    source: Source
+    origin: Origin = Origin.PUBLISHED
+    printed: Mapping[str, str] | None = None
+    note: str = ""
+
+    def compute_format(self, weights: NumberFormat) -> str | None:
+        """The peak that products with these weights run at: weight-only formats compute in 16 bits."""
+        return next((name for name in weights.compute_formats if name in self.peak_flops_per_s), None)
+
+
+@cache
+def _rows() -> Mapping[str, Mapping[str, Any]]:
+    return table.read("hardware.jsonl")
+
+
+def known_hardware() -> tuple[HardwareSpec, ...]:
+    """Every machine in the table."""
+    return tuple(_from_row(row) for row in _rows().values())
+
+
+def hardware(name: str) -> HardwareSpec:
+    """The machine of that name.
+
+    Raises:  UnknownNameError, with the nearest names
+    """
+    rows = _rows()
+    aliases = {alias: known for known, row in rows.items() for alias in row.get("aliases", ())}
+    return _from_row(find_name("machine", name, rows, aliases))
+
+
+def _from_row(row: Mapping[str, Any]) -> HardwareSpec:
+    return HardwareSpec(
+        name=row["name"],
+        memory_bytes=row["memory_bytes"],
+        bandwidth_bytes_per_s=row["bandwidth_bytes_per_s"],
+        peak_flops_per_s=row["peak_flops_per_s"],
+        source=Source(row["source"], row["as_of"]),
+        printed=row["printed"],
+        note=row.get("note", ""),
+    )
+
+
+def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareSpec:
+    """A user's own machine: name, memory, bandwidth and peaks, as numbers in SI units or as text with a unit.
+
+    Raises:  HardwareFileError
+
+    >>> machine = hardware_from_description(
+    ...     {"name": "mine", "memory": "24 GB", "bandwidth": "1 TB/s", "peak": {"bf16": "165 TFLOPS"}}, "mine.toml")
+    >>> machine.memory_bytes, machine.bandwidth_bytes_per_s, machine.peak_flops_per_s["bf16"]
+    (24000000000, 1000000000000.0, 165000000000000.0)
+    """
+    allowed = {"name", "memory", "bandwidth", "peak", "source", "note"}
+    if unknown := sorted(set(values) - allowed):
+        raise HardwareFileError(f"{what} has an unknown field {shown(unknown[0])}; known: {', '.join(sorted(allowed))}")
+    peaks = values.get("peak", {})
+    if not isinstance(peaks, Mapping):
+        raise HardwareFileError(f"{what}: peak is {shown(peaks)}; a table such as bf16 = \"165 TFLOPS\" is needed")
+    if odd := [name for name in peaks if name not in KNOWN_PEAKS]:
+        raise HardwareFileError(f"{what}: peak {shown(odd[0])} is not known; known: {', '.join(KNOWN_PEAKS)}")
+    memory = values.get("memory")
+    return HardwareSpec(
+        name=str(values.get("name", what))[:80],
+        memory_bytes=None if memory is None else int(_amount(memory, "B", f"{what}: memory")),
+        bandwidth_bytes_per_s=_amount(values.get("bandwidth"), "B/s", f"{what}: bandwidth"),
+        peak_flops_per_s={name: _amount(peaks[name], "FLOP/s", f"{what}: peak {name}") for name in peaks},
+        source=Source(str(values.get("source", what))[:200], "given by the user"),
+        note=str(values.get("note", ""))[:200],
+    )
+
+
+def _amount(value: object, unit: str, what: str) -> float:
+    from inference_bench.errors import QuantityError
+    from inference_bench.units import parse_bytes, parse_rate
+
+    if isinstance(value, str):
+        try:
+            return float(parse_bytes(value, what)) if unit == "B" else parse_rate(value, unit, what)
+        except QuantityError as error:
+            raise HardwareFileError(str(error)) from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        raise HardwareFileError(f"{what} is {shown(value)}; a number above zero in {unit}, or text with a unit, is needed")
+    return float(value)

@@ -1,0 +1,1 @@
+"""What did happen: clocks, machines and servers, measured."""

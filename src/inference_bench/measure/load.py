@@ -1,0 +1,267 @@
+"""What does a server deliver under load: keep so many requests in flight, and write each down as it ends.
+
+In:   a Target and a Workload
+Out:  every RequestRecord, handed to the writer at once, and how well this client itself kept up
+Leaves out: what the numbers mean (metrics) and where they are kept (store)
+Read next by: verify, cli.
+
+Prompts and request bodies are made before the clock starts. In a closed loop a request is planned for the moment its
+slot became free, which is when the previous reply ended; what passes until it is sent is this client's own delay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from inference_bench.errors import MeasurementError
+from inference_bench.measure.http1 import RunClock, Timeouts
+from inference_bench.measure.prompts import PromptMaker
+from inference_bench.measure.sender import Ask, Sender
+from inference_bench.measure.target import STREAM_OPTIONS, Target
+from inference_bench.records import RequestRecord, RequestStatus, Stage
+from inference_bench.stats import quantile
+from inference_bench.workload import Workload
+
+NUM_HOPELESS: Final = 5
+LAG_PERIOD_S: Final = 0.01
+
+_FIELD_REFUSED: Final = re.compile(
+    r"unknown|unsupported|unrecogni[sz]ed|unexpected|not (permitted|supported|allowed)|extra", re.IGNORECASE
+)
+_BUSY_STATUS: Final = frozenset({429, 503})
+_BAD_BODY_STATUS: Final = frozenset({400, 422})
+
+
+@dataclass(frozen=True, slots=True)
+class ClientHealth:
+    """Whether the client itself was the bottleneck; None where there is no sample.
+
+    Where:    send_delay is sent minus planned; loop_lag is how late a task that sleeps 10 ms wakes, the event
+              system's rounding to whole milliseconds included
+    """
+
+    send_delay_p99_s: float | None
+    loop_lag_p99_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadResult:
+    """What a load run gave.
+
+    Where:    `target` is what the last request was sent to: the one given, less `dropped_fields`, body fields that
+              the server refused during warm-up
+    """
+
+    records: tuple[RequestRecord, ...]
+    health: ClientHealth
+    target: Target
+    dropped_fields: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How a load run is done, beside what is asked.
+
+    Where:    writer gets each record as it ends; progress gets (ended, planned) requests; clock and prompts are
+              given when several loads belong to one run, so that times compare and no prompt comes twice
+    """
+
+    stage: Stage = Stage.MEASURE
+    group: str = ""
+    writer: Callable[[RequestRecord], None] | None = None
+    progress: Callable[[int, int], None] | None = None
+    timeouts: Timeouts = field(default_factory=Timeouts)
+    clock: Callable[[], float] = field(default_factory=RunClock)
+    prompts: PromptMaker | None = None
+
+
+def run_closed_loop(
+    target: Target,
+    workload: Workload,
+    *,
+    stage: Stage = Stage.MEASURE,
+    group: str = "",
+    writer: Callable[[RequestRecord], None] | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    timeouts: Timeouts | None = None,
+    clock: Callable[[], float] | None = None,
+    prompts: PromptMaker | None = None,
+) -> LoadResult:
+    """Send a closed-loop workload to its end; not for use inside an event loop.
+
+    Where:    see LoadOptions
+    Raises:   MeasurementError when the first requests show that none can succeed, StorageError from the writer.
+              An interruption (Ctrl-C) writes what was in flight as CANCELLED and then passes on
+    """
+    options = LoadOptions(
+        stage,
+        group,
+        writer,
+        progress,
+        timeouts or Timeouts(),
+        clock or RunClock(),
+        prompts or PromptMaker(workload.seed),
+    )
+    return asyncio.run(closed_loop(target, workload, options))
+
+
+async def closed_loop(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+    """The same inside an event loop; see `run_closed_loop`."""
+    loop = _ClosedLoop(target, workload, options)
+    lags_s: list[float] = []
+    sampler = asyncio.create_task(_sample_lag(lags_s))
+    try:
+        await loop.run()
+    finally:
+        sampler.cancel()
+        with suppress(asyncio.CancelledError):
+            await sampler
+    health = ClientHealth(_p99(record.sent_s - record.planned_s for record in loop.records), _p99(lags_s))
+    return LoadResult(tuple(loop.records), health, loop.sender.target, tuple(loop.dropped_fields))
+
+
+@dataclass(slots=True)
+class _Job:
+    """A request that waits for a slot; its body was built for `target`."""
+
+    request_id: str
+    prompt: str
+    max_output_tokens: int
+    target: Target
+    body: bytes
+
+    def build_body(self, target: Target) -> bytes:
+        """The body for this target, made ahead of time unless the target has changed since."""
+        if target is not self.target:
+            self.target, self.body = target, target.build_body(self.prompt, self.max_output_tokens)
+        return self.body
+
+
+class _ClosedLoop:
+    """The slots of one closed loop and what they share."""
+
+    def __init__(self, target: Target, workload: Workload, options: LoadOptions) -> None:
+        self.records: list[RequestRecord] = []
+        self.dropped_fields: list[str] = []
+        self.sender = Sender(target, options.clock, options.timeouts)
+        self._options = options
+        self._jobs = deque(_make_jobs(target, workload, options))
+        self._num_jobs = len(self._jobs)
+        self._num_slots = min(workload.arrival.concurrency, self._num_jobs)
+        self._num_ended = 0
+        self._has_hope = False
+        self._first_error: str | None = None
+
+    async def run(self) -> None:
+        begin_s = self._options.clock()
+        await _run_together([self._run_slot(begin_s) for _ in range(self._num_slots)])
+
+    async def _run_slot(self, free_s: float) -> None:
+        while self._jobs:
+            record = await self._send(self._jobs.popleft(), free_s)
+            self._settle(record)
+            free_s = record.end_s
+
+    async def _send(self, job: _Job, planned_s: float) -> RequestRecord:
+        num_tries = 1
+        while True:
+            target = self.sender.target
+            request_id = job.request_id if num_tries == 1 else f"{job.request_id}-try{num_tries}"
+            ask = Ask(
+                request_id, job.prompt, job.max_output_tokens, planned_s, self._options.stage, self._options.group
+            )
+            record = await self.sender.send(ask, job.build_body(target), self._keep)
+            if self._options.stage is not Stage.WARMUP or not (refused := find_refused_fields(target, record)):
+                return record
+            self._drop(refused)
+            num_tries, planned_s = num_tries + 1, record.end_s
+
+    def _drop(self, refused: Iterable[str]) -> None:
+        target = self.sender.target
+        self.dropped_fields += (name for name in refused if name not in self.dropped_fields)
+        self.sender.target = replace(
+            target,
+            extra_body={name: value for name, value in target.extra_body.items() if name not in self.dropped_fields},
+            asks_usage=target.asks_usage and STREAM_OPTIONS not in self.dropped_fields,
+        )
+
+    def _keep(self, record: RequestRecord) -> None:
+        self.records.append(record)
+        if self._options.writer is not None:
+            self._options.writer(record)
+
+    def _settle(self, record: RequestRecord) -> None:
+        self._num_ended += 1
+        self._has_hope = self._has_hope or not _is_hopeless(record)
+        self._first_error = self._first_error or record.error
+        if self._options.progress is not None:
+            self._options.progress(self._num_ended, self._num_jobs)
+        if not self._has_hope and self._num_ended >= min(NUM_HOPELESS, self._num_jobs):
+            which = "the request" if self._num_jobs == 1 else f"every one of the first {self._num_ended} requests"
+            raise MeasurementError(f"{which} to {self.sender.target.address} failed; the first: {self._first_error}")
+
+
+def _make_jobs(target: Target, workload: Workload, options: LoadOptions) -> Iterable[_Job]:
+    prompts = options.prompts or PromptMaker(workload.seed)
+    for index in range(workload.arrival.num_requests):
+        shape = workload.shape_of(index)
+        prompt = prompts.make(shape.prompt_tokens)
+        request_id = "-".join(filter(None, (options.stage, options.group, f"{prompt.serial:05d}")))
+        body = target.build_body(prompt.text, shape.output_tokens)
+        yield _Job(request_id, prompt.text, shape.output_tokens, target, body)
+
+
+async def _run_together(slots: Sequence[Coroutine[None, None, None]]) -> None:
+    """Run all slots; when one fails or the caller is cancelled, stop the others and wait until they have ended."""
+    tasks = [asyncio.create_task(slot) for slot in slots]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    finally:
+        for task in tasks:
+            task.cancel()
+        endings = await asyncio.gather(*tasks, return_exceptions=True)
+    for ending in endings:
+        if isinstance(ending, BaseException) and not isinstance(ending, asyncio.CancelledError):
+            raise ending
+
+
+async def _sample_lag(lags_s: list[float]) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due_s = loop.time() + LAG_PERIOD_S
+        await asyncio.sleep(LAG_PERIOD_S)
+        lags_s.append(max(0.0, loop.time() - due_s))
+
+
+def _p99(values: Iterable[float]) -> float | None:
+    kept = tuple(values)
+    return quantile(kept, 0.99) if kept else None
+
+
+def find_refused_fields(target: Target, record: RequestRecord) -> tuple[str, ...]:
+    """The optional body fields that a server's refusal is about: those it names, or all when it names none.
+
+    Where:    () when the refusal is about something else, or nothing optional was sent
+    """
+    if record.status is not RequestStatus.REJECTED or record.http_status not in _BAD_BODY_STATUS:
+        return ()
+    optional = (*target.extra_body, STREAM_OPTIONS) if target.asks_usage else tuple(target.extra_body)
+    said = record.error or ""
+    named = tuple(name for name in optional if re.search(rf"\b{re.escape(name)}\b", said))
+    return named or (optional if _FIELD_REFUSED.search(said) else ())
+
+
+def _is_hopeless(record: RequestRecord) -> bool:
+    """No token came, and the reason is not that the server is slow or busy."""
+    if record.chunk_times_s:
+        return False
+    if record.status is RequestStatus.REJECTED:
+        return record.http_status not in _BUSY_STATUS
+    never_answered = record.status is RequestStatus.TIMED_OUT and record.http_status is None
+    return never_answered or record.status is RequestStatus.FAILED

@@ -1,0 +1,289 @@
+"""What did one request do: send it, follow its stream to whatever end it has, and write down what happened.
+
+In:   a Target and an Ask (a prompt, a length, when it was planned)
+Out:  one RequestRecord for every request, also for those that fail, time out or are stopped
+Leaves out: how many run at once (load), what the numbers mean (metrics); the text that was sent or generated
+Read next by: load, engines (fetch_json for what a server says about itself).
+
+planned_s is when the schedule said to send; sent_s is when this program turned to it, just before connecting, so
+sent_s - planned_s is this program's own delay and the time to connect belongs to the answer. A chunk's time is when
+the read that brought it returned; chunks of one read share it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final
+
+from inference_bench import __version__
+from inference_bench.errors import RequestError, ServerError, StreamError
+from inference_bench.measure.http1 import (
+    Dialer,
+    Exchange,
+    ExchangeError,
+    FailureKind,
+    Head,
+    HttpRequest,
+    Limits,
+    RunClock,
+    Timeouts,
+    open_exchange,
+)
+from inference_bench.measure.openai_stream import (
+    EventStream,
+    Reply,
+    Usage,
+    error_message,
+    one_line,
+    parse_json,
+)
+from inference_bench.measure.target import Target, parse_address
+from inference_bench.origin import Origin
+from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
+from inference_bench.units import KIBI, MEBI
+
+EVENT_STREAM: Final = "text/event-stream"
+JSON_TYPE: Final = "application/json"
+MAX_JSON_BYTES: Final = 16 * MEBI
+CLOSING_GRACE_S: Final = 1.0  # how long to wait, after [DONE], for the server to end its reply
+
+_MAX_ERROR_BYTES: Final = 64 * KIBI
+_REJECTING: Final = frozenset({503, *range(400, 500)})
+_FAILURE_STATUS: Final = {FailureKind.TIMED_OUT: RequestStatus.TIMED_OUT}
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One request to send. The prompt never shows in a repr."""
+
+    request_id: str
+    prompt: str = field(repr=False)
+    max_output_tokens: int
+    planned_s: float
+    stage: Stage = Stage.MEASURE
+    group: str = ""
+
+
+@dataclass(slots=True)
+class _Course:
+    """What is known so far about the request on its way."""
+
+    sent_s: float
+    reply: Reply = field(default_factory=Reply)
+    http_status: int | None = None
+    status: RequestStatus = RequestStatus.FAILED
+    error: str | None = None
+    end_s: float | None = None
+
+    def end(self, status: RequestStatus, error: str | None) -> None:
+        self.status, self.error = status, error
+
+    def break_off(self, failure: ExchangeError) -> None:
+        if self.reply.done or failure.kind is FailureKind.LOST:
+            self.end(*self.reply.verdict(lost=str(failure)))
+        else:
+            self.end(_FAILURE_STATUS.get(failure.kind, RequestStatus.FAILED), str(failure))
+
+
+class Sender:
+    """Sends streaming requests to one target, which may change its body fields but not its address."""
+
+    def __init__(
+        self, target: Target, clock: Callable[[], float], timeouts: Timeouts | None = None, limits: Limits | None = None
+    ) -> None:
+        self.target = target
+        self._clock = clock
+        self._timeouts = timeouts or Timeouts()
+        self._limits = limits or Limits()
+        self._dialer = Dialer(target.address)
+
+    async def send(self, ask: Ask, body: bytes, on_end: Callable[[RequestRecord], None] | None = None) -> RequestRecord:
+        """Send one request and follow it to its end.
+
+        Where:    `on_end` gets the record in every case; a cancelled request hands it a CANCELLED record and then
+                  lets the cancellation pass on
+        """
+        course = _Course(sent_s=self._clock())
+        try:
+            await self._follow(body, course)
+        except asyncio.CancelledError:
+            course.end(RequestStatus.CANCELLED, "stopped by this program")
+            self._finish(ask, course, on_end)
+            raise
+        return self._finish(ask, course, on_end)
+
+    async def _follow(self, body: bytes, course: _Course) -> None:
+        request = HttpRequest("POST", self.target.endpoint.path, _headers(self.target, EVENT_STREAM), body)
+        try:
+            async with open_exchange(self._dialer, request, self._clock, self._timeouts, self._limits) as exchange:
+                head = await exchange.head()
+                course.http_status = head.status
+                if head.status == 200 and head.content_type == EVENT_STREAM and head.content_encoding == "identity":
+                    await _follow_events(exchange, course)
+                else:
+                    course.end(*await _refusal(exchange, head))
+        except ExchangeError as failure:
+            course.break_off(failure)
+        except StreamError as error:
+            course.end(RequestStatus.FAILED, str(error))
+
+    def _finish(self, ask: Ask, course: _Course, on_end: Callable[[RequestRecord], None] | None) -> RequestRecord:
+        end_s = self._clock() if course.end_s is None else course.end_s
+        error = None if course.error is None else one_line(self.target.hide_secrets(course.error, ask.prompt))
+        record = _build_record(ask, course, end_s, error)
+        if on_end is not None:
+            on_end(record)
+        return record
+
+
+def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) -> RequestRecord:
+    """The record; token counts are the server's: its `usage`, or llama.cpp's `timings` where there is no usage."""
+    usage = course.reply.usage or Usage(None, None, None)
+    timings = course.reply.timings or ServerTimings()
+    output_tokens = _first(usage.completion_tokens, timings.output_tokens)
+    is_counted = output_tokens is not None
+    return RequestRecord(
+        request_id=ask.request_id,
+        origin=Origin.MEASURED,
+        stage=ask.stage,
+        status=course.status,
+        planned_s=ask.planned_s,
+        sent_s=course.sent_s,
+        end_s=end_s,
+        chunk_times_s=tuple(course.reply.chunk_times_s),
+        prompt_tokens=_first(usage.prompt_tokens, _add(timings.prompt_tokens, timings.cached_prompt_tokens)),
+        cached_prompt_tokens=_first(usage.cached_prompt_tokens, timings.cached_prompt_tokens),
+        output_tokens=output_tokens,
+        requested_output_tokens=ask.max_output_tokens,
+        token_count_source=TokenCountSource.SERVER_USAGE if is_counted else TokenCountSource.UNKNOWN,
+        finish_reason=course.reply.finish_reason,
+        http_status=course.http_status,
+        error=error,
+        group=ask.group,
+        server_timings=course.reply.timings,
+    )
+
+
+def _first(preferred: int | None, otherwise: int | None) -> int | None:
+    return otherwise if preferred is None else preferred
+
+
+def _add(first: int | None, second: int | None) -> int | None:
+    return None if first is None else first + (second or 0)
+
+
+def _headers(target: Target, accept: str) -> tuple[tuple[str, str], ...]:
+    """Headers of every request; a coding such as gzip is never asked for: it would hide when tokens came."""
+    headers = (
+        ("User-Agent", f"inference-bench/{__version__}"),
+        ("Accept", accept),
+        ("Accept-Encoding", "identity"),
+        ("Content-Type", JSON_TYPE),
+    )
+    return headers if target.api_key is None else (*headers, ("Authorization", target.api_key.authorization()))
+
+
+async def _follow_events(exchange: Exchange, course: _Course) -> None:
+    stream, reply = EventStream(), course.reply
+    while reply.error is None and not reply.done and (part := await exchange.next_part()) is not None:
+        for events in stream.feed(part.data):
+            reply.add(events, part.time_s)
+    course.end(*reply.verdict())
+    if not reply.done or await _wait_for_close(exchange):
+        course.end_s = exchange.time_s
+
+
+async def _wait_for_close(exchange: Exchange) -> bool:
+    with suppress(TimeoutError, ExchangeError):
+        async with asyncio.timeout(CLOSING_GRACE_S):
+            while await exchange.next_part() is not None:
+                pass
+            return True
+    return False
+
+
+async def _refusal(exchange: Exchange, head: Head) -> tuple[RequestStatus, str]:
+    """What it means that the reply is not an event stream."""
+    said = await _read_error(exchange, head)
+    kind = head.content_type or "no content type"
+    if head.status in _REJECTING:
+        return RequestStatus.REJECTED, f"HTTP {head.status}: {said or kind}"
+    if 300 <= head.status < 400:
+        where = _describe_location(head.location)
+        return RequestStatus.FAILED, f"HTTP {head.status}: redirected to {where}; give the final address"
+    if head.status != 200:
+        return RequestStatus.FAILED, f"HTTP {head.status}: {said or kind}"
+    if head.content_encoding != "identity":
+        return RequestStatus.FAILED, f"the reply is encoded as {head.content_encoding}, which was not asked for"
+    remark = f" ({said})" if said else ""
+    return RequestStatus.FAILED, f"the server answered with {kind} instead of {EVENT_STREAM}{remark}"
+
+
+async def _read_error(exchange: Exchange, head: Head) -> str | None:
+    if not _is_json(head):
+        return None
+    try:
+        return error_message(parse_json(await _read_body(exchange, _MAX_ERROR_BYTES)))
+    except (ExchangeError, StreamError):
+        return None
+
+
+async def _read_body(exchange: Exchange, max_bytes: int) -> bytes:
+    body = bytearray()
+    while (part := await exchange.next_part()) is not None:
+        body += part.data
+        if len(body) > max_bytes:
+            raise StreamError(f"the reply is larger than {max_bytes} bytes; gave up reading")
+    return bytes(body)
+
+
+def _describe_location(location: str) -> str:
+    try:
+        return str(parse_address(location))
+    except RequestError:
+        return "another address"
+
+
+def _is_json(head: Head) -> bool:
+    is_json = head.content_type == JSON_TYPE or head.content_type.endswith("+json")
+    return is_json and head.content_encoding == "identity"
+
+
+def get_json(target: Target, path: str, timeouts: Timeouts | None = None) -> object:
+    """What a server says about itself at `path`, such as /v1/models; not for use inside an event loop.
+
+    Raises:   ServerError when it cannot be reached or refuses, StreamError when the reply is not JSON
+    """
+    return asyncio.run(fetch_json(target, path, timeouts=timeouts))
+
+
+def post_json(target: Target, path: str, body: object, timeouts: Timeouts | None = None) -> object:
+    """The JSON reply to a JSON body; see `get_json`."""
+    return asyncio.run(fetch_json(target, path, json.dumps(body, allow_nan=False).encode(), timeouts))
+
+
+async def fetch_json(target: Target, path: str, body: bytes = b"", timeouts: Timeouts | None = None) -> object:
+    """One JSON exchange: GET without a body, POST with one.
+
+    Raises:   ServerError when it cannot be reached or refuses, StreamError when the reply is not JSON
+    """
+    request = HttpRequest("POST" if body else "GET", path, _headers(target, JSON_TYPE), body)
+    limits = Limits(max_reply_bytes=MAX_JSON_BYTES)
+    where = f"{target.address}{path}"
+    try:
+        async with open_exchange(
+            Dialer(target.address), request, RunClock(), timeouts or Timeouts(), limits
+        ) as exchange:
+            head = await exchange.head()
+            if head.status != 200:
+                _, message = await _refusal(exchange, head)
+                raise ServerError(one_line(target.hide_secrets(f"{where} answered {message}")))
+            if not _is_json(head):
+                raise StreamError(f"{where} answered with {head.content_type or 'no content type'} instead of JSON")
+            return parse_json(await _read_body(exchange, MAX_JSON_BYTES))
+    except ExchangeError as failure:
+        raise ServerError(f"{where}: {failure}") from None

@@ -1,0 +1,259 @@
+"""Where do raw results go: a folder per run, in which every record is written as soon as its request has ended.
+
+In:   RequestRecords as they come, and what is known about the run
+Out:  `meta.json` (written whole or not at all) and `requests.jsonl` (one record a line, appended)
+Leaves out: prompt and generated text, which no record holds; and fsync for every record: a killed process loses at
+      most the requests in flight, a power cut also what the system had not written yet
+Read next by: verify, report.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Any, Final, NoReturn, Self, get_args, get_origin, get_type_hints
+
+from inference_bench.errors import MeasurementError, RunFolderError, StorageError
+from inference_bench.records import RequestRecord
+
+SCHEMA_VERSION: Final = 1
+META_FILE: Final = "meta.json"
+REQUESTS_FILE: Final = "requests.jsonl"
+
+_MAX_SAME_NAMES: Final = 100
+_UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def record_to_json(record: RequestRecord) -> str:
+    """One record as one line of JSON, from which `record_from_json` gives back the same record.
+
+    Raises:   MeasurementError for a time that is not a finite number
+    """
+    values = {field.name: getattr(record, field.name) for field in fields(record)}
+    try:
+        return json.dumps(values, allow_nan=False, separators=(",", ":"), default=asdict)
+    except ValueError:
+        raise MeasurementError(f"request {record.request_id} has a time that is not a number; not written") from None
+
+
+def record_from_json(line: str | bytes) -> RequestRecord:
+    """The record that `record_to_json` wrote.
+
+    Raises:   ValueError for a line that is not one, in the words of the field that is wrong
+    """
+    record = _decode(RequestRecord, json.loads(line, parse_constant=_refuse), "the record")
+    return record if isinstance(record, RequestRecord) else _refuse("the record")
+
+
+def _decode(hint: Any, value: object, what: str) -> object:
+    """A JSON value as the type that a dataclass field declares; nothing is converted that does not fit."""
+    options = get_args(hint)
+    if NoneType in options:
+        rest = next(option for option in options if option is not NoneType)
+        return None if value is None else _decode(rest, value, what)
+    if is_dataclass(hint) and isinstance(hint, type):
+        return _decode_object(hint, value, what)
+    if get_origin(hint) is tuple:
+        return tuple(_decode(options[0], item, what) for item in _expect(value, list, what))
+    if issubclass(hint, StrEnum):
+        return hint(value)
+    if hint is float:
+        return _expect_finite(value, what)
+    return _expect(value, hint, what)
+
+
+def _decode_object(kind: type, value: object, what: str) -> object:
+    values, hints = _expect(value, dict, what), get_type_hints(kind)
+    if values.keys() != hints.keys():
+        _refuse(f"{what}: its fields")
+    return kind(**{name: _decode(hints[name], item, name) for name, item in values.items()})
+
+
+def _expect(value: object, kind: type, what: str) -> Any:
+    return value if isinstance(value, kind) and not isinstance(value, bool) else _refuse(what)
+
+
+def _expect_finite(value: object, what: str) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
+        return float(value)
+    return _refuse(what)
+
+
+def _refuse(what: str) -> NoReturn:
+    raise ValueError(f"{what} is not what this version writes")
+
+
+class RecordWriter:
+    """Appends records to a run's file, each with one write; the file is new and belongs to this writer."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._num_bytes = 0
+        try:
+            self._file = path.open("xb", buffering=0)
+        except FileExistsError:
+            raise RunFolderError(f"{path} already holds records; every run has a folder of its own") from None
+        except OSError as error:
+            raise _storage_error(path, error) from None
+
+    def append(self, record: RequestRecord) -> None:
+        """Write one record; when that fails, the file is left as it was before.
+
+        Raises:   StorageError, MeasurementError for a record that holds NaN
+        """
+        line = record_to_json(record).encode() + b"\n"
+        try:
+            rest = memoryview(line)
+            while rest:
+                rest = rest[self._file.write(rest) or 0 :]
+        except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(self._num_bytes)
+                self._file.seek(self._num_bytes)
+            raise _storage_error(self._path, error) from None
+        self._num_bytes += len(line)
+
+    def close(self) -> None:
+        """Close the file; nothing is buffered."""
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecords:
+    """What a run folder holds; a last line that a kill cut short is left out and counted."""
+
+    records: tuple[RequestRecord, ...]
+    num_dropped_lines: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The folder of one run."""
+
+    path: Path
+
+    @classmethod
+    def create(cls, parent: Path, name: str, now: datetime | None = None) -> RunFolder:
+        """A new folder below `parent`, named by the time in UTC and `name`; an existing one is never reused.
+
+        Raises:   StorageError
+        """
+        created = (now or datetime.now(UTC)).astimezone(UTC)
+        stem = f"{created:%Y%m%dT%H%M%SZ}-{_UNSAFE.sub('-', name).strip('-.')[:60] or 'run'}"
+        folder = cls(_make_new_folder(parent, stem))
+        folder._write(
+            {"schema_version": SCHEMA_VERSION, "name": name, "created": created.isoformat(timespec="seconds")}
+        )
+        return folder
+
+    @classmethod
+    def open(cls, path: Path) -> RunFolder:
+        """An existing run.
+
+        Raises:   RunFolderError when it is not one, or was written by a newer version
+        """
+        folder = cls(path)
+        version = folder.read_meta().get("schema_version")
+        if version != SCHEMA_VERSION:
+            raise RunFolderError(f"{path} has schema version {version!r}; this version reads {SCHEMA_VERSION}")
+        return folder
+
+    def read_meta(self) -> dict[str, object]:
+        """What is known about the run.
+
+        Raises:   RunFolderError
+        """
+        try:
+            meta = json.loads((self.path / META_FILE).read_bytes())
+        except OSError as error:
+            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE}: {error.strerror}") from None
+        except (ValueError, RecursionError):
+            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE} is not JSON") from None
+        if not isinstance(meta, dict):
+            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE} is not a JSON object")
+        return meta
+
+    def update_meta(self, values: Mapping[str, object]) -> None:
+        """Add to what is known about the run; the file is replaced as a whole.
+
+        Raises:   StorageError, RunFolderError, MeasurementError for values that JSON cannot hold, such as NaN
+        """
+        self._write(self.read_meta() | dict(values))
+
+    def open_writer(self) -> RecordWriter:
+        """The one writer of this run's records.
+
+        Raises:   RunFolderError when there are records already, StorageError
+        """
+        return RecordWriter(self.path / REQUESTS_FILE)
+
+    def _write(self, meta: Mapping[str, object]) -> None:
+        try:
+            text = json.dumps(meta, allow_nan=False, indent=2) + "\n"
+        except (TypeError, ValueError) as error:
+            raise MeasurementError(f"what is known about the run cannot be written as JSON: {error}") from None
+        temporary = self.path / f".{META_FILE}.{os.getpid()}"
+        try:
+            with temporary.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self.path / META_FILE)
+        except OSError as error:
+            with suppress(OSError):
+                temporary.unlink()
+            raise _storage_error(self.path / META_FILE, error) from None
+
+
+def read_records(path: Path) -> StoredRecords:
+    """The records of the run in this folder, in the order in which their requests ended.
+
+    Raises:   RunFolderError for a folder that is not a run, and for a broken line other than a last one cut short
+    """
+    folder = RunFolder.open(path)
+    file = folder.path / REQUESTS_FILE
+    try:
+        *lines, last = file.read_bytes().split(b"\n")
+    except FileNotFoundError:
+        return StoredRecords((), 0)
+    except OSError as error:
+        raise RunFolderError(f"{file} cannot be read: {error.strerror}") from None
+    records = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            records.append(record_from_json(line))
+        except (ValueError, RecursionError) as error:
+            raise RunFolderError(f"{file} line {number} is not a request record: {error}") from None
+    return StoredRecords(tuple(records), 1 if last else 0)
+
+
+def _make_new_folder(parent: Path, stem: str) -> Path:
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        for number in range(1, _MAX_SAME_NAMES + 1):
+            path = parent / (stem if number == 1 else f"{stem}-{number}")
+            with suppress(FileExistsError):
+                path.mkdir()
+                return path
+    except OSError as error:
+        raise _storage_error(parent, error) from None
+    raise StorageError(f"{parent} already holds {_MAX_SAME_NAMES} runs named {stem}; give another name")
+
+
+def _storage_error(path: Path, error: OSError) -> StorageError:
+    return StorageError(f"could not write {path}: {(error.strerror or type(error).__name__).lower()}")

@@ -1,0 +1,287 @@
+"""What do the records say: each serving metric, defined once.
+
+In:   RequestRecords, measured or simulated
+Out:  Metrics: counts of every ending, pooled percentiles with their counts, tokens per second
+Leaves out: who served, and whether it was good (compare); goodput, which needs a rule
+Read next by: compare, report, verify.
+
+Percentiles come from pooled raw samples of completed requests, never from averages of averages. Requests that
+ended otherwise stay in `requests`, so that a fast answer to half of the requests cannot pass for a fast server.
+Other tools use the same words for other quantities; each function says which.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from inference_bench.errors import TooFewSamplesError
+from inference_bench.records import RequestRecord, RequestStatus, Stage
+from inference_bench.stats import Interval, quantile, quantile_interval
+
+_POINTS: Final = (0.5, 0.9, 0.99)
+
+
+def ttft_s(record: RequestRecord) -> float | None:
+    """Time to first token: how long a user waits until something appears.
+
+    Formula:  first content chunk - planned send
+    Unit:     seconds; None when no content came
+    Ignores:  which channel the token is in: reasoning and tool calls count
+    Source:   as MLPerf LoadGen (server scenario) counts it; vLLM, SGLang, GuideLLM and AIPerf start their clocks at
+              the actual send, so a delay of the client's own is missing there
+    """
+    return record.chunk_times_s[0] - record.planned_s if record.chunk_times_s else None
+
+
+def send_delay_s(record: RequestRecord) -> float:
+    """How late this client was: part of TTFT, and not the server's doing.
+
+    Formula:  sent - planned
+    Unit:     seconds
+    """
+    return record.sent_s - record.planned_s
+
+
+def e2e_s(record: RequestRecord) -> float | None:
+    """End-to-end latency: until the last token.
+
+    Formula:  last content chunk - planned send
+    Unit:     seconds; None when no content came
+    Ignores:  the tail after the last token (finish chunk, usage, [DONE]); see `time_to_close_s`
+    Source:   SGLang's and GuideLLM's request latency run to the end of the body instead
+    """
+    return record.chunk_times_s[-1] - record.planned_s if record.chunk_times_s else None
+
+
+def time_to_close_s(record: RequestRecord) -> float:
+    """Until the reply was over, tail included: when a closed loop can send the next request.
+
+    Formula:  end of the reply - planned send
+    Unit:     seconds
+    """
+    return record.end_s - record.planned_s
+
+
+def tpot_s(record: RequestRecord) -> float | None:
+    """Time per output token after the first, of one request.
+
+    Formula:  (E2E - TTFT) / (n - 1)              Where: n output tokens, as the server counts them
+    Unit:     seconds; None below two tokens, without a token count, or without content
+    Ignores:  further tokens in the first chunk (then the true figure is larger), and a closing token that has no
+              text, such as end-of-sequence, which the server counts (then it is larger too)
+    Source:   vLLM's and SGLang's TPOT, AIPerf's "inter token latency"; GuideLLM's TPOT divides E2E by n instead
+    """
+    if record.output_tokens is None or record.output_tokens < 2 or len(record.chunk_times_s) < 2:
+        return None
+    return (record.chunk_times_s[-1] - record.chunk_times_s[0]) / (record.output_tokens - 1)
+
+
+def chunk_gaps_s(record: RequestRecord) -> tuple[float, ...]:
+    """The pauses between content chunks, in order; 0 between chunks that one read brought.
+
+    Formula:  t[i + 1] - t[i]
+    Unit:     seconds
+    Source:   vLLM prints these as ITL, whatever a chunk holds
+    """
+    return tuple(after - before for before, after in pairwise(record.chunk_times_s))
+
+
+def has_one_token_per_chunk(record: RequestRecord) -> bool:
+    """Whether every chunk was one token, so that its gaps are inter-token latencies (ITL).
+
+    Formula:  number of content chunks = output tokens
+    """
+    return record.output_tokens is not None and record.output_tokens == len(record.chunk_times_s)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestCounts:
+    """How many requests were sent and how they ended; the endings add up to `sent`."""
+
+    sent: int
+    completed: int
+    failed: int
+    rejected: int
+    timed_out: int
+    truncated: int
+    cancelled: int
+
+
+@dataclass(frozen=True, slots=True)
+class Percentiles:
+    """Percentiles of pooled raw samples and how many there were.
+
+    Where:    an interval holds the true percentile with 95 % confidence without assuming a distribution; None when
+              there are too few samples for that: then the percentile is little more than one of them
+    """
+
+    p50: float
+    p90: float
+    p99: float
+    count: int
+    p50_interval: Interval | None
+    p90_interval: Interval | None
+    p99_interval: Interval | None
+
+
+@dataclass(frozen=True, slots=True)
+class Metrics:
+    """What a set of measured requests says. None: no sample.
+
+    Where:    itl_s pools the gaps of requests in which one chunk is one token (num_one_token_per_chunk of them);
+              chunk_gap_s pools the gaps of all. token_sources counts the completed requests by who counted their
+              tokens. shared_stamp_fraction is the share of gaps that are 0 because one read brought several chunks
+    """
+
+    requests: RequestCounts
+    ttft_s: Percentiles | None
+    e2e_s: Percentiles | None
+    time_to_close_s: Percentiles | None
+    tpot_s: Percentiles | None
+    itl_s: Percentiles | None
+    chunk_gap_s: Percentiles | None
+    send_delay_s: Percentiles | None
+    output_tokens_per_s: float | None
+    span_s: float
+    num_one_token_per_chunk: int
+    shared_stamp_fraction: float | None
+    token_sources: dict[str, int]
+
+
+def summarise(records: Iterable[RequestRecord]) -> Metrics:
+    """The metrics of all requests of the measured stage; warm-up requests are left out.
+
+    Raises:   TooFewSamplesError when no request was measured
+    """
+    measured = [record for record in records if record.stage is Stage.MEASURE]
+    if not measured:
+        raise TooFewSamplesError("there is no measured request to summarise")
+    completed = [record for record in measured if record.status is RequestStatus.COMPLETED]
+    per_token = [record for record in completed if has_one_token_per_chunk(record)]
+    gaps_s = [gap for record in completed for gap in chunk_gaps_s(record)]
+    return Metrics(
+        requests=_count_endings(measured),
+        ttft_s=percentiles(map(ttft_s, completed)),
+        e2e_s=percentiles(map(e2e_s, completed)),
+        time_to_close_s=percentiles(map(time_to_close_s, completed)),
+        tpot_s=percentiles(map(tpot_s, completed)),
+        itl_s=percentiles(gap for record in per_token for gap in chunk_gaps_s(record)),
+        chunk_gap_s=percentiles(gaps_s),
+        send_delay_s=percentiles(map(send_delay_s, measured)),
+        output_tokens_per_s=output_tokens_per_s(measured),
+        span_s=span_s(measured),
+        num_one_token_per_chunk=len(per_token),
+        shared_stamp_fraction=gaps_s.count(0.0) / len(gaps_s) if gaps_s else None,
+        token_sources=dict(Counter(record.token_count_source.value for record in completed)),
+    )
+
+
+def percentiles(values: Iterable[float | None]) -> Percentiles | None:
+    """Percentiles of the values that exist; None when there is none."""
+    kept = sorted(value for value in values if value is not None)
+    if not kept:
+        return None
+    p50, p90, p99 = (quantile(kept, q) for q in _POINTS)
+    return Percentiles(p50, p90, p99, len(kept), *(quantile_interval(kept, q) for q in _POINTS))
+
+
+def span_s(records: Sequence[RequestRecord]) -> float:
+    """How long the run took: from the first planned send to the end of the last reply, ramp and drain included.
+
+    Unit:     seconds
+    """
+    return max(record.end_s for record in records) - min(record.planned_s for record in records)
+
+
+def output_tokens_per_s(records: Sequence[RequestRecord]) -> float | None:
+    """Output tokens of completed requests over the whole span of the run.
+
+    Formula:  sum of output tokens / span
+    Unit:     tokens per second; None when no request completed, or the count of any that did is unknown
+    Ignores:  tokens of requests that did not complete; their time stays in the span
+    """
+    completed = [record for record in records if record.status is RequestStatus.COMPLETED]
+    counts = [record.output_tokens for record in completed if record.output_tokens is not None]
+    duration_s = span_s(records)
+    return sum(counts) / duration_s if completed and len(counts) == len(completed) and duration_s > 0 else None
+
+
+def _count_endings(records: Sequence[RequestRecord]) -> RequestCounts:
+    endings = Counter(record.status for record in records)
+    return RequestCounts(sent=len(records), **{status.value: endings[status] for status in RequestStatus})
+
+
+@dataclass(frozen=True, slots=True)
+class DecodeWindow:
+    """The time in which all of a set of requests were decoding and none was reading its prompt.
+
+    Where:    gaps_s pools, over the streams, the chunk gaps that lie wholly in the window; with one token a chunk a
+              gap is one decode step of the whole batch. mean_context_tokens is the mean, over those gaps, of the
+              positions a stream attends to in that step. tokens_per_s adds up the streams' own rates
+    Unit:     seconds, tokens; None where the tokens are not known one by one
+    """
+
+    begin_s: float
+    end_s: float
+    num_streams: int
+    gaps_s: tuple[float, ...]
+    one_token_per_chunk: bool
+    mean_context_tokens: float | None
+    tokens_per_s: float | None
+
+
+def steady_decode_window(records: Sequence[RequestRecord]) -> DecodeWindow | None:
+    """The window in which all these requests, sent together, are decoding at once.
+
+    Formula:  from the latest first chunk to the earliest last chunk; the gap from chunk i to chunk i + 1 (from 0)
+              attends to prompt tokens + i + 1 positions; tokens_per_s = sum over streams of gaps / their time
+    Where:    None when the window holds no gap, or a request did not complete and so left the batch
+    """
+    if not records or any(record.status is not RequestStatus.COMPLETED for record in records):
+        return None
+    streams = [record.chunk_times_s for record in records]
+    if not all(streams):
+        return None
+    begin_s, end_s = max(times[0] for times in streams), min(times[-1] for times in streams)
+    inside = [_gaps_inside(times, begin_s, end_s) for times in streams]
+    gaps_s = tuple(gap for gaps in inside for _, gap in gaps)
+    if not gaps_s:
+        return None
+    is_per_token = all(map(has_one_token_per_chunk, records))
+    return DecodeWindow(
+        begin_s,
+        end_s,
+        len(records),
+        gaps_s,
+        is_per_token,
+        _mean_context_tokens(records, inside) if is_per_token else None,
+        _rate(inside) if is_per_token else None,
+    )
+
+
+def _gaps_inside(times_s: Sequence[float], begin_s: float, end_s: float) -> list[tuple[int, float]]:
+    """(index of the chunk before, gap) for the gaps that lie in the window."""
+    pairs = enumerate(pairwise(times_s))
+    return [(i, after - before) for i, (before, after) in pairs if begin_s <= before and after <= end_s]
+
+
+def _mean_context_tokens(
+    records: Sequence[RequestRecord], inside: Sequence[Sequence[tuple[int, float]]]
+) -> float | None:
+    total = 0
+    for record, gaps in zip(records, inside, strict=True):
+        if record.prompt_tokens is None:
+            return None
+        total += sum(record.prompt_tokens + index + 1 for index, _ in gaps)
+    return total / sum(map(len, inside))
+
+
+def _rate(inside: Sequence[Sequence[tuple[int, float]]]) -> float | None:
+    times_s = [sum(gap for _, gap in gaps) for gaps in inside]
+    if min(times_s) <= 0:
+        return None
+    return sum(len(gaps) / time_s for gaps, time_s in zip(inside, times_s, strict=True))

@@ -1,0 +1,1 @@
+"""What to expect: bounds composed into answers, with every assumption stated."""

@@ -1,0 +1,91 @@
+"""How does a chart become a picture that a page can hold? One SVG, drawn here without any network.
+
+In:   a Vega-Lite specification from charts
+Out:  SVG text to be put into a page: named for a screen reader, coloured through the page's own CSS variables,
+      with ids that no other drawing on the page has
+Leaves out: what is drawn
+Read next by: cli, which hands `svg` to the report.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import json
+import re
+from typing import Any, Final
+from xml.etree import ElementTree
+
+from inference_bench.charts import PALETTE
+from inference_bench.errors import MissingExtraError
+
+_VEGA_LITE_VERSION: Final = "5.21"
+_SVG_NAMESPACE: Final = "http://www.w3.org/2000/svg"
+_ELEMENTS: Final = frozenset({"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"})
+_DROPPED_ATTRIBUTES: Final = frozenset(
+    {"font-family", "pointer-events", "aria-hidden", "aria-roledescription", "role", "width", "height", "version"}
+)
+_KEPT_SIZE: Final = frozenset({"rect"})
+_VARIABLES: Final = {light: f"var(--{role}, {light})" for role, (light, _) in PALETTE.items()}
+
+
+def svg(spec: dict[str, Any], label: str | None = None) -> str:
+    """The drawing of a specification; `label` says what it shows, or else the spec's own description does.
+
+    Raises:  MissingExtraError without vl-convert-python
+    """
+    try:
+        vl_convert = importlib.import_module("vl_convert")
+    except ImportError:
+        raise MissingExtraError(
+            "charts need the package vl-convert-python; install it with: pip install 'inference-bench[bench]'"
+        ) from None
+    drawn = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE_VERSION, allowed_base_urls=[])
+    prefix = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
+    return prepare_svg(drawn, label or str(spec.get("description", "chart")), prefix)
+
+
+def prepare_svg(drawn: str, label: str, id_prefix: str) -> str:
+    """A drawing made fit for a page: only shapes and text, no links, no scripts, no fonts of its own.
+
+    Where:  an element or attribute that is not known to be harmless is left out
+    """
+    root = ElementTree.fromstring(drawn)
+    _clean(root, id_prefix)
+    root.attrib.update({"xmlns": _SVG_NAMESPACE, "role": "img", "aria-label": label})
+    return ElementTree.tostring(root, encoding="unicode")
+
+
+def _clean(element: ElementTree.Element, id_prefix: str) -> None:
+    """Keep what draws, in the page's colours, here and below."""
+    element.tag = _local(element.tag)
+    element.attrib = {
+        name: _value(value, id_prefix, is_id=name == "id")
+        for name, value in element.attrib.items()
+        if _is_harmless(element.tag, name)
+    }
+    for child in list(element):
+        if _local(child.tag) not in _ELEMENTS or child.get("display") == "none" or _is_empty_text(child):
+            element.remove(child)
+        else:
+            _clean(child, id_prefix)
+
+
+def _local(tag: str) -> str:
+    return tag.removeprefix(f"{{{_SVG_NAMESPACE}}}")
+
+
+def _is_harmless(tag: str, name: str) -> bool:
+    if name.startswith(("on", "{")) or name in {"href", "style"}:
+        return False
+    return name not in _DROPPED_ATTRIBUTES or (tag in _KEPT_SIZE and name in {"width", "height"})
+
+
+def _is_empty_text(element: ElementTree.Element) -> bool:
+    return _local(element.tag) == "text" and len(element) == 0 and not element.text
+
+
+def _value(value: str, id_prefix: str, *, is_id: bool) -> str:
+    if is_id:
+        return f"{id_prefix}-{value}"
+    return _VARIABLES.get(value) or re.sub(r"url\(#([\w-]+)\)", rf"url(#{id_prefix}-\1)", value)

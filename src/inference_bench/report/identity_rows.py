@@ -1,0 +1,172 @@
+"""What exactly was measured, on what, by what? Every identity as a name and a value.
+
+In:   VerifyResult
+Out:  rows of two texts; what is not known says n/a
+Leaves out: folders: a result can be shared without naming whoever ran it
+Read next by: html, text_result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath, PureWindowsPath
+
+from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
+from inference_bench.report.wording import clean, yes_or_no
+from inference_bench.units import (
+    NOT_AVAILABLE,
+    format_bytes,
+    format_bytes_binary,
+    format_count,
+    format_fraction,
+    format_number,
+    format_seconds,
+    format_si,
+)
+from inference_bench.verify.result import VerifyResult
+
+Rows = tuple[tuple[str, str], ...]
+
+
+def _or_not_available(value: object) -> str:
+    return NOT_AVAILABLE if value is None else clean(value)
+
+
+def file_name(path: str | None) -> str:
+    """The last part of a path of any system: which file it is, not whose."""
+    return NOT_AVAILABLE if path is None else clean(PureWindowsPath(PurePath(path).name).name)
+
+
+def run_rows(result: VerifyResult) -> Rows:
+    """The run itself."""
+    return (
+        ("started", clean(result.started_at)),
+        ("took", format_seconds(result.elapsed_s)),
+        ("server", clean(result.target)),
+        ("seed", str(result.seed)),
+        ("run folder", clean(result.run_dir.name)),
+        ("manifest SHA-256", clean(result.manifest_sha256)),
+        *((clean(name), clean(version)) for name, version in result.versions.items()),
+    )
+
+
+def model_rows(result: VerifyResult) -> Rows:
+    """The model: its file, its parameters, its weights."""
+    model = result.model
+    return (
+        ("model", clean(model.spec.name)),
+        ("architecture", clean(model.spec.model_type)),
+        ("file", file_name(model.file_name)),
+        ("file size", f"{format_count(model.file_bytes)} bytes" if model.file_bytes is not None else NOT_AVAILABLE),
+        ("file SHA-256", _or_not_available(model.sha256)),
+        ("parameters", format_count(model.params.total)),
+        ("parameters that multiply", format_count(model.params.matmul)),
+        ("layers", format_count(model.spec.num_hidden_layers)),
+        ("weights", f"{format_count(model.weights.total)} bytes ({clean(model.weights.origin)})"),
+        ("weight formats", clean(model.weights.format_name)),
+        ("bits a weight", format_number(model.weights.bits_per_weight)),
+        ("shape read from", clean(model.spec.source)),
+    )
+
+
+def engine_rows(result: VerifyResult) -> Rows:
+    """The engine: which build, which settings, and what it says of itself."""
+    engine, figures = result.engine, result.figures
+    compute = format_bytes_binary(figures.compute_buffer_bytes)
+    return (
+        ("engine", _or_not_available(engine.name)),
+        ("version", _or_not_available(engine.version)),
+        ("build", _or_not_available(engine.build)),
+        ("known because", clean(engine.source)),
+        ("serves", _or_not_available(engine.model_name)),
+        ("model file", file_name(engine.model_path)),
+        ("model file SHA-256", _or_not_available(engine.model_sha256)),
+        ("context, all slots", _tokens(figures.context_tokens_total)),
+        ("context of a slot", _tokens(figures.context_tokens_per_slot)),
+        ("slots", format_count(figures.num_slots)),
+        ("one cache for all slots", yes_or_no(figures.kv_unified)),
+        ("flash attention", yes_or_no(figures.flash_attention)),
+        ("cache types", f"{_or_not_available(figures.cache_type_k)} keys, {_or_not_available(figures.cache_type_v)} values"),
+        ("compute buffers", compute),
+        *_setting_rows(engine.flags),
+    )
+
+
+def _tokens(count: int | None) -> str:
+    return NOT_AVAILABLE if count is None else f"{format_count(count)} tokens"
+
+
+def _setting_rows(flags: Mapping[str, str | int | bool | None]) -> Rows:
+    return tuple((f"setting {clean(name)}", _setting(value)) for name, value in flags.items() if value is not None)
+
+
+def _setting(value: str | int | bool) -> str:
+    if isinstance(value, bool):
+        return yes_or_no(value)
+    is_path = isinstance(value, str) and (PurePath(value).is_absolute() or PureWindowsPath(value).is_absolute())
+    return file_name(str(value)) if is_path else clean(value)
+
+
+def machine_rows(result: VerifyResult) -> Rows:
+    """The machine whose ceilings were used."""
+    machine = result.machine
+    rows = (
+        ("machine", clean(machine.name)),
+        ("memory", format_bytes_binary(machine.memory_bytes)),
+        ("bandwidth", format_si(result.ceiling.bandwidth_bytes_per_s, "B/s")),
+        ("compute peak", format_si(result.ceiling.peak_flops_per_s, "FLOP/s")),
+        ("compute format", _or_not_available(result.ceiling.compute_format)),
+        ("ridge", f"{format_number(result.ceiling.ridge_flops_per_byte)} FLOP/byte"),
+        ("source", f"{clean(machine.source)}, {machine.origin}"),
+        *((("note", clean(machine.note)),) if machine.note else ()),
+    )
+    if result.probe is None:
+        return rows
+    gpu = () if result.probe.gpu is None else _gpu_rows(result.probe.gpu)
+    return (*rows, ("method", clean(result.probe.method)), *_processor_rows(result.probe.identity), *gpu)
+
+
+def _processor_rows(machine: MachineIdentity) -> Rows:
+    cores = (
+        f"{format_count(machine.num_usable_cores)} usable, {format_count(machine.num_physical_cores)} physical, "
+        f"{format_count(machine.num_logical_cores)} logical"
+    )
+    libraries = ", ".join(f"{item.name} {item.version or ''} {item.architecture or ''}, {item.num_threads} threads" for item in machine.blas)
+    return (
+        ("processor", _or_not_available(machine.cpu_model)),
+        ("cores", cores),
+        ("last-level cache", format_bytes_binary(machine.last_level_cache_bytes)),
+        ("system memory", f"{format_bytes_binary(machine.memory_bytes)}, {format_bytes_binary(machine.available_memory_bytes)} free"),
+        ("system", clean(machine.system)),
+        ("matrix library", clean(libraries) or NOT_AVAILABLE),
+        ("load when probed", format_number(machine.load_average_1min)),
+        *((clean(name), clean(value)) for name, value in machine.blas_environment.items()),
+    )
+
+
+def _gpu_rows(gpu: GPUIdentity) -> Rows:
+    return (
+        ("graphics card", clean(gpu.name)),
+        ("card memory", format_bytes(gpu.memory_bytes)),
+        ("driver", _or_not_available(gpu.driver_version)),
+    )
+
+
+def client_rows(result: VerifyResult) -> Rows:
+    """Evidence that the client was not what was measured."""
+    client = result.client
+    waits = [group.metrics.ttft_s.p50 for group in result.groups if group.metrics.ttft_s is not None]
+    gaps = [group.metrics.chunk_gap_s.p50 for group in result.groups if group.metrics.chunk_gap_s is not None]
+    return (
+        ("send delay, p99", _beside(client.send_delay_p99_s, min(waits, default=None), "median TTFT")),
+        ("event loop lag, p99", _beside(client.loop_lag_p99_s, min(waits, default=None), "median TTFT")),
+        ("TTFT against a server that does nothing", _beside(client.floor_ttft_s, min(waits, default=None), "median TTFT")),
+        ("processor time a chunk costs the client", _beside(client.floor_gap_s, min(gaps, default=None), "median gap")),
+    )
+
+
+def _beside(seconds: float | None, smallest_s: float | None, of_what: str) -> str:
+    """A time of the client's own and its share of the smallest time it could have disturbed."""
+    if seconds is None or not smallest_s:
+        return format_seconds(seconds)
+    return f"{format_seconds(seconds)}, {format_fraction(seconds / smallest_s)} of the smallest {of_what}"

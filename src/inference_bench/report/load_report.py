@@ -1,0 +1,71 @@
+"""What a server delivered, as JSON with stable keys and as text for a terminal.
+
+In:   LoadRun, or Metrics alone
+Out:  a dict ready for JSON or a text of at most 100 columns
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from inference_bench.measure.closed_run import LoadRun
+from inference_bench.metrics import Metrics, Percentiles
+from inference_bench.report.text import table, wrap
+from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
+
+_TIMES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("chunk_gap_s", "chunk gap"), ("e2e_s", "E2E"))
+
+
+def metrics_json(metrics: Metrics) -> dict[str, Any]:
+    """The metrics of a run; a time nobody measured is null."""
+    return {**dataclasses.asdict(metrics), "origin": "measured"}
+
+
+def load_json(result: LoadRun) -> dict[str, Any]:
+    """The stable keys of `load --json`."""
+    shape = result.workload.shapes[0]
+    return {
+        "schema": "inference-bench/load/1",
+        "target": result.target,
+        "served_model": result.model,
+        "arrival": {"policy": "closed loop", "concurrency": result.workload.arrival.concurrency},
+        "prompt_tokens": shape.prompt_tokens,
+        "output_tokens": shape.output_tokens,
+        "seed": result.workload.seed,
+        **metrics_json(result.metrics),
+        "client": {
+            "send_delay_p99_s": result.health.send_delay_p99_s,
+            "loop_lag_p99_s": result.health.loop_lag_p99_s,
+            "floor": dataclasses.asdict(result.floor),
+        },
+        "dropped_fields": list(result.dropped_fields),
+        "run_dir": str(result.run_dir),
+    }
+
+
+def load_text(result: LoadRun) -> str:
+    """The same for a terminal."""
+    health, floor = result.health, result.floor
+    client = (
+        f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
+        f"floor of TTFT {format_seconds(floor.ttft_s)}"
+    )
+    lines = [metrics_text(result.metrics), wrap(client)]
+    if result.dropped_fields:
+        lines.append(wrap(f"the server refused these request fields: {', '.join(result.dropped_fields)}"))
+    return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
+
+
+def metrics_text(metrics: Metrics) -> str:
+    """Counts of every ending, throughput, and the percentiles with their sample counts."""
+    counts = ", ".join(f"{number} {name}" for name, number in dataclasses.asdict(metrics.requests).items() if number or name == "sent")
+    rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES]
+    head = wrap(f"requests: {counts}; {format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}")
+    return f"{head}\n\n{table(('measured', 'p50', 'p90', 'p99', 'samples'), rows, 'lrrrr')}"
+
+
+def _cells(values: Percentiles | None) -> tuple[str, str, str, str]:
+    if values is None:
+        return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
+    return (*(format_seconds(value) for value in (values.p50, values.p90, values.p99)), str(values.count))

@@ -1,0 +1,356 @@
+"""Which figures stand behind the result? Every table of it, as texts with the origin of each column.
+
+In:   VerifyResult
+Out:  Tables: columns and rows of texts, written by `units`
+Leaves out: how a table looks on a page or in a terminal
+Read next by: html, text_result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inference_bench.accounting.cache import CacheCount, count_cache
+from inference_bench.charts import group_labels
+from inference_bench.compare import ComparedPoint, Verdict
+from inference_bench.metrics import Percentiles
+from inference_bench.origin import Origin
+from inference_bench.predict.fit import cache_format
+from inference_bench.report.wording import ESTIMATE, REPORTED, clean, interval_text, yes_or_no
+from inference_bench.units import (
+    NOT_AVAILABLE,
+    format_bytes,
+    format_bytes_binary,
+    format_count,
+    format_fraction,
+    format_number,
+    format_seconds,
+    format_si,
+)
+from inference_bench.verify.identity import engine_cache_format
+from inference_bench.verify.result import GroupMetrics, VerifyResult
+
+Cells = tuple[str, ...]
+_FEW = "†"
+_TIMES = (
+    ("ttft_s", "TTFT", "first token"),
+    ("tpot_s", "TPOT", "per output token"),
+    ("itl_s", "ITL", "between tokens"),
+    ("chunk_gap_s", "chunk gap", "between chunks"),
+    ("e2e_s", "E2E", "last token"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A header, `l` for text or `r` for numbers, and where the figures below come from."""
+
+    title: str
+    align: str = "r"
+    origin: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Texts in rows. `marked` are the rows that are findings."""
+
+    title: str
+    columns: tuple[Column, ...]
+    rows: tuple[Cells, ...]
+    note: str = ""
+    marked: frozenset[int] = frozenset()
+
+
+def points_table(result: VerifyResult) -> Table:
+    """Every measured point beside its bound."""
+    columns = (
+        Column("phase", "l"),
+        Column("batch"),
+        Column("context"),
+        Column("counted at", origin=Origin.COUNTED),
+        Column("time", origin=Origin.MEASURED),
+        Column("95 % interval"),
+        Column("samples"),
+        Column("spread"),
+        Column("bound", origin=Origin.BOUND),
+        Column("of ceiling"),
+        Column("limited by", "l"),
+        Column("tokens/s", origin=Origin.MEASURED),
+        Column("at ceiling", origin=Origin.BOUND),
+        Column("MBU", origin=ESTIMATE),
+        Column("MFU", origin=ESTIMATE),
+        Column("engine's own", origin=REPORTED),
+        Column("verdict", "l"),
+    )
+    note = (
+        "Decode: one step of the whole batch. Prefill: the time to the first token of one prompt, HTTP included. "
+        "Counted at: the positions that the bound's traffic is counted for. Interval: of the median; n/a where the "
+        "samples are too few for one. Spread: half the interquartile range over the median."
+    )
+    marked = frozenset(index for index, point in enumerate(result.points) if point.verdict is Verdict.ABOVE)
+    return Table("Points", columns, tuple(map(_point_cells, result.points)), note, marked)
+
+
+def _point_cells(point: ComparedPoint) -> Cells:
+    measured = point.measured
+    return (
+        str(measured.phase),
+        format_count(measured.batch),
+        format_count(measured.nominal_context_tokens),
+        format_count(measured.context_tokens),
+        format_seconds(measured.seconds),
+        interval_text(measured.interval, format_seconds),
+        format_count(measured.num_samples),
+        format_fraction(measured.relative_spread),
+        format_seconds(point.bound.seconds),
+        format_fraction(point.fraction_of_bound),
+        str(point.bound.limited_by),
+        format_number(point.measured_tokens_per_s),
+        format_number(point.bound_tokens_per_s),
+        format_fraction(point.mbu),
+        format_fraction(point.mfu),
+        format_seconds(measured.engine_s),
+        str(point.verdict),
+    )
+
+
+def batch_table(result: VerifyResult) -> Table:
+    """A decode step as a fixed part and a part for each sequence, beside the bound."""
+    columns = (
+        Column("context", "r"),
+        Column("fixed", origin=Origin.MEASURED),
+        Column("fixed", origin=Origin.BOUND),
+        Column("per sequence", origin=Origin.MEASURED),
+        Column("per sequence", origin=Origin.BOUND),
+    )
+    rows = tuple(
+        (
+            format_count(line.context_tokens),
+            format_seconds(line.fixed_s),
+            format_seconds(line.bound_fixed_s),
+            format_seconds(line.per_sequence_s),
+            format_seconds(line.bound_per_sequence_s),
+        )
+        for line in result.batch_lines
+    )
+    return Table("A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence.")
+
+
+# ── requests ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def requests_table(result: VerifyResult) -> Table:
+    """How the requests of each part of the run ended."""
+    endings = ("sent", "completed", "failed", "rejected", "timed out", "truncated", "cancelled")
+    columns = (Column("requests", "l"), *(Column(name) for name in endings), Column("output tokens/s", origin=Origin.MEASURED))
+    labels = group_labels(result.groups)
+    rows = tuple(_ending_cells(label, group) for label, group in zip(labels, result.groups, strict=True))
+    counts = [group.metrics.requests for group in result.groups]
+    marked = frozenset(index for index, count in enumerate(counts) if count.completed < count.sent)
+    return Table("How requests ended", columns, rows, "", marked)
+
+
+def _ending_cells(label: str, group: GroupMetrics) -> Cells:
+    counts = group.metrics.requests
+    endings = (
+        counts.sent,
+        counts.completed,
+        counts.failed,
+        counts.rejected,
+        counts.timed_out,
+        counts.truncated,
+        counts.cancelled,
+    )
+    return (label, *map(format_count, endings), format_number(group.metrics.output_tokens_per_s))
+
+
+def latency_table(result: VerifyResult) -> Table:
+    """The percentiles of every time, with how many samples each has."""
+    columns = (
+        Column("requests", "l"),
+        Column("time", "l"),
+        Column("p50", origin=Origin.MEASURED),
+        Column("p90"),
+        Column("p99"),
+        Column("samples"),
+        Column("95 % interval of p50"),
+    )
+    labels = group_labels(result.groups)
+    rows = tuple(
+        (label, f"{short} ({what})", *_percentile_cells(getattr(group.metrics, field)))
+        for label, group in zip(labels, result.groups, strict=True)
+        for field, short, what in _TIMES
+        if field != "chunk_gap_s" or group.metrics.itl_s is None
+    )
+    note = (
+        "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one chunk "
+        f"is one token; otherwise the gaps between chunks are shown. {_FEW} too few samples for a 95 % interval: "
+        "the percentile is little more than one of them."
+    )
+    return Table("Latency", columns, rows, note)
+
+
+def _percentile_cells(values: Percentiles | None) -> Cells:
+    if values is None:
+        return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0", NOT_AVAILABLE)
+    pairs = (
+        (values.p50, values.p50_interval),
+        (values.p90, values.p90_interval),
+        (values.p99, values.p99_interval),
+    )
+    shown = (f"{format_seconds(value)}{'' if interval else _FEW}" for value, interval in pairs)
+    return (*shown, format_count(values.count), interval_text(values.p50_interval, format_seconds))
+
+
+# ── cache ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def counted_cache(result: VerifyResult) -> CacheCount:
+    """The cache of what the engine was set up for: its slots and context, or one sequence of the longest measured."""
+    figures = result.figures
+    total, slots = figures.context_tokens_total, figures.num_slots
+    fmt = engine_cache_format(figures) or cache_format(None)
+    if total and slots:
+        return count_cache(result.model.spec, fmt, total // slots, slots)
+    contexts = [point.measured.context_tokens for point in result.points]
+    return count_cache(result.model.spec, fmt, max(contexts, default=0))
+
+
+def cache_table(result: VerifyResult) -> Table:
+    """The cache by layer type, its sum, and what the usual formula would say."""
+    cache = counted_cache(result)
+    columns = (
+        Column("cache", "l"),
+        Column("layers"),
+        Column("window"),
+        Column("positions kept"),
+        Column("bytes a position"),
+        Column("bytes", origin=Origin.COUNTED),
+        Column("binary"),
+        Column("factor"),
+    )
+    rows = [
+        (
+            str(layer.layer_type).replace("_", " "),
+            format_count(layer.count),
+            "all" if layer.sliding_window is None else format_count(layer.sliding_window),
+            format_count(layer.positions),
+            format_count(layer.bytes_per_position),
+            format_count(layer.num_bytes),
+            format_bytes_binary(layer.num_bytes),
+            "",
+        )
+        for layer in cache.layers
+    ]
+    layers = format_count(result.model.spec.num_hidden_layers)
+    rows.append(_cache_sum("true, by layer type", layers, cache.num_bytes, "1"))
+    rows.append(_cache_sum("usual formula", layers, cache.naive_bytes, format_number(cache.naive_factor)))
+    note = (
+        f"{format_count(cache.sequences)} sequence(s) of {format_count(cache.context_tokens)} tokens, stored as "
+        f"{cache.number_format}. The usual formula charges every layer for the whole context."
+    )
+    return Table("KV cache", columns, tuple(rows), note)
+
+
+def _cache_sum(name: str, layers: str, num_bytes: int, factor: str) -> Cells:
+    return (name, layers, "", "", "", format_count(num_bytes), format_bytes_binary(num_bytes), factor)
+
+
+def engine_cache_rows(result: VerifyResult) -> tuple[tuple[str, str, str], ...]:
+    """(what, figure, origin): the engine's own cache figure beside ours, and the rule between them."""
+    check = result.cache_check
+    if check is None:
+        return ()
+    return (
+        ("the engine prints", clean(check.printed), REPORTED),
+        ("counted, with the engine's rounding", f"{format_count(check.predicted_bytes)} bytes", Origin.COUNTED),
+        ("counted, before rounding", f"{format_count(check.logical_bytes)} bytes", Origin.COUNTED),
+        ("cells, engine and counted", f"{format_count(check.printed_cells)} and {format_count(check.predicted_cells)}", ""),
+        ("would print the same", yes_or_no(check.agrees), ""),
+        ("rule", clean(check.rule), ""),
+    )
+
+
+# ── machine ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def bandwidth_table(result: VerifyResult) -> Table | None:
+    """Every way of moving data that was timed; None without a probe."""
+    if result.probe is None:
+        return None
+    columns = (
+        Column("data moved", "l"),
+        Column("threads"),
+        Column("bytes", origin=Origin.COUNTED),
+        Column("of last cache"),
+        Column("median", origin=Origin.MEASURED),
+        Column("rate", origin=Origin.MEASURED),
+        Column("spread"),
+        Column("values"),
+        Column("", "l"),
+    )
+    rows = tuple(
+        (
+            clean(row.description),
+            format_count(row.num_threads),
+            format_bytes(row.counted_bytes),
+            NOT_AVAILABLE if row.array_over_cache is None else f"{format_number(row.array_over_cache)}×",
+            format_seconds(row.seconds),
+            format_si(row.bytes_per_s, "B/s"),
+            format_fraction(row.spread_fraction),
+            format_count(len(row.timing.values_s)),
+            "the ceiling" if row.method == result.probe.bandwidth_method else "",
+        )
+        for row in result.probe.bandwidth_rows
+    )
+    return Table("Memory bandwidth", columns, rows)
+
+
+def product_table(result: VerifyResult) -> Table | None:
+    """Every matrix product that was timed; None without a probe."""
+    if result.probe is None:
+        return None
+    size = format_count(result.probe.matrix_size)
+    columns = (
+        Column("batch"),
+        Column("FLOPs", origin=Origin.COUNTED),
+        Column("bytes", origin=Origin.COUNTED),
+        Column("FLOP/byte", origin=Origin.COUNTED),
+        Column("median", origin=Origin.MEASURED),
+        Column("rate", origin=Origin.MEASURED),
+        Column("traffic", origin=ESTIMATE),
+        Column("spread"),
+        Column("values"),
+        Column("", "l"),
+    )
+    rows = tuple(
+        (
+            format_count(row.batch),
+            format_si(row.counted_flops, ""),
+            format_bytes(row.counted_bytes),
+            format_number(row.intensity_flops_per_byte),
+            format_seconds(row.seconds),
+            format_si(row.flops_per_s, "FLOP/s"),
+            format_si(row.bytes_per_s, "B/s"),
+            format_fraction(row.spread_fraction),
+            format_count(len(row.timing.values_s)),
+            "the ceiling" if row.batch == result.probe.peak_batch else "",
+        )
+        for row in result.probe.rows
+    )
+    return Table(f"Matrix products, {size} × {size} times the batch, {result.probe.compute_format}", columns, rows)
+
+
+def verification_tables(result: VerifyResult) -> Sequence[Table]:
+    """All tables that have rows, in reading order."""
+    tables = (
+        points_table(result),
+        batch_table(result),
+        requests_table(result),
+        latency_table(result),
+        cache_table(result),
+        bandwidth_table(result),
+        product_table(result),
+    )
+    return [table for table in tables if table is not None and table.rows]

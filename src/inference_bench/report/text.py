@@ -1,0 +1,158 @@
+"""How does anything fit a terminal? Tables and paragraphs of at most 100 columns.
+
+In:   texts that `units` wrote
+Out:  lines: words may be cut short, numbers never are
+Leaves out: what the texts say
+Read next by: every report here that prints.
+
+Texts from outside (names in a file, answers of a server) cannot move the cursor or turn the writing direction around.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from inference_bench.verify.result import VerifyResult
+
+MAX_COLUMNS: Final = 100
+_GAP: Final = "  "
+_MIN_TEXT_COLUMNS: Final = 12
+
+
+def verify_text(result: VerifyResult) -> str:
+    """A whole verification for a terminal: the figures, the reading, every table, what was assumed."""
+    from inference_bench.report.text_result import verification  # late: a small answer does not load the large one
+
+    return verification(result)
+
+
+def printable(text: str) -> str:
+    """The text with every control and invisible character replaced by a mark."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def display_columns(text: str) -> int:
+    """How many columns a terminal needs: two for a wide character, none for a combining mark."""
+    return sum(_char_columns(char) for char in text)
+
+
+def _char_columns(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in {"W", "F"} else 1
+
+
+def shorten(text: str, columns: int) -> str:
+    """The text, or its beginning and an ellipsis, in so many columns.
+
+    >>> shorten("attention projections", 12)
+    'attention p…'
+    """
+    if display_columns(text) <= columns:
+        return text
+    return f"{_head(text, columns - 1)}…"
+
+
+def _head(text: str, columns: int) -> str:
+    used = 0
+    for index, char in enumerate(text):
+        used += _char_columns(char)
+        if used > columns:
+            return text[:index]
+    return text
+
+
+def wrap(text: str, indent: str = "", max_columns: int = MAX_COLUMNS) -> str:
+    """A paragraph in lines; `indent` stands before the first line and as much space before the others.
+
+    >>> wrap("one two three", indent="- ", max_columns=9)
+    '- one two\\n  three'
+    """
+    hanging = " " * display_columns(indent)
+    lines = list(_fill(printable(text), max_columns - len(hanging)))
+    return "\n".join(f"{indent if index == 0 else hanging}{line}" for index, line in enumerate(lines or [""]))
+
+
+def _fill(text: str, columns: int) -> Iterator[str]:
+    """Lines of whole words; only a word wider than a line is cut."""
+    line = ""
+    for word in text.split():
+        joined = f"{line} {word}" if line else word
+        if display_columns(joined) <= columns:
+            line = joined
+            continue
+        if line:
+            yield line
+        while display_columns(word) > columns:
+            head = _head(word, columns)
+            yield head
+            word = word[len(head) :]
+        line = word
+    if line:
+        yield line
+
+
+def table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: str, max_columns: int = MAX_COLUMNS) -> str:
+    """Columns side by side under their headers, numbers to the right.
+
+    Where:  align has a letter for each column: l for text, r for numbers. Too wide a table first shortens its texts;
+            then it is folded into several below each other, each with the first column
+    Raises: ValueError when a row or `align` has another number of columns than the headers
+
+    >>> print(table(("what", "bytes"), [("weights", "96,576,768")], "lr"))
+    what          bytes
+    -------  ----------
+    weights  96,576,768
+    """
+    lines = [[printable(cell) for cell in row] for row in (headers, *rows)]
+    if any(len(line) != len(align) for line in lines):
+        raise ValueError(f"a table of {len(align)} columns has rows of {sorted({len(line) for line in lines})}")
+    widths = _shrink([max(map(display_columns, column)) for column in zip(*lines, strict=True)], align, max_columns)
+    blocks = []
+    for chosen in _fold(widths, max_columns):
+        picked = [[line[index] for index in chosen] for line in lines]
+        blocks.append(_block(picked, [widths[index] for index in chosen], "".join(align[index] for index in chosen)))
+    return "\n\n".join(blocks)
+
+
+def _total(widths: Sequence[int]) -> int:
+    return sum(widths) + len(_GAP) * (len(widths) - 1)
+
+
+def _shrink(widths: Sequence[int], align: str, max_columns: int) -> list[int]:
+    """Widths with the widest texts narrowed until the table fits, or no text can give more."""
+    shrunk = list(widths)
+    while _total(shrunk) > max_columns:
+        texts = [index for index, kind in enumerate(align) if kind == "l" and shrunk[index] > _MIN_TEXT_COLUMNS]
+        if not texts:
+            break
+        shrunk[max(texts, key=lambda index: shrunk[index])] -= 1
+    return shrunk
+
+
+def _fold(widths: Sequence[int], max_columns: int) -> list[list[int]]:
+    """The columns of each block: the first one, and as many of the others as fit beside it."""
+    blocks = [[0]]
+    for index in range(1, len(widths)):
+        if len(blocks[-1]) > 1 and _total([widths[i] for i in (*blocks[-1], index)]) > max_columns:
+            blocks.append([0])
+        blocks[-1].append(index)
+    return blocks
+
+
+def _block(lines: Sequence[Sequence[str]], widths: Sequence[int], align: str) -> str:
+    head, *body = lines
+    return "\n".join(_line(cells, widths, align) for cells in (head, ["-" * width for width in widths], *body))
+
+
+def _line(cells: Sequence[str], widths: Sequence[int], align: str) -> str:
+    return _GAP.join(_cell(*item) for item in zip(cells, widths, align, strict=True)).rstrip()
+
+
+def _cell(text: str, columns: int, kind: str) -> str:
+    shown = shorten(text, columns) if kind == "l" else text
+    space = " " * (columns - display_columns(shown))
+    return f"{space}{shown}" if kind == "r" else f"{shown}{space}"

@@ -1,0 +1,59 @@
+"""How is a figure said? Names, intervals and origins in the words that the page and the terminal share.
+
+In:   parts of a VerifyResult
+Out:  short texts
+Leaves out: escaping (html) and cutting to a width (text)
+Read next by: key_figures, result_tables, html, text_result.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final
+
+from inference_bench.engines.base import EngineIdentity
+from inference_bench.origin import Origin
+from inference_bench.report.text import printable
+from inference_bench.stats import Interval
+from inference_bench.units import NOT_AVAILABLE
+from inference_bench.verify.result import VerifyResult
+
+REPORTED: Final = "reported"
+ESTIMATE: Final = "estimate"
+ORIGIN_WORDS: Final = {
+    Origin.MEASURED: "timed in this run, on a real machine",
+    Origin.BOUND: "a limit: no engine can be faster under the traffic stated, if the ceiling it is built on holds",
+    Origin.COUNTED: "exact arithmetic on the model's own shape",
+    Origin.PUBLISHED: "printed by a vendor or an author",
+    ESTIMATE: "counted bytes or FLOPs over a measured time; no hardware counter was read",
+    REPORTED: "said by the server itself, not checked by timing",
+}
+
+_HOME: Final = re.compile(r"(?:/home|/Users)/[^/\s]+|/root(?=/|\s|$)|[A-Za-z]:\\Users\\[^\\\s]+")
+
+
+def clean(value: object) -> str:
+    """Any text as it may be shown: printable, and without the name of whoever ran this."""
+    return _HOME.sub("~", printable(str(value)))
+
+
+def model_name(result: VerifyResult) -> str:
+    """What the model is called."""
+    return clean(result.model.spec.name)
+
+
+def engine_name(engine: EngineIdentity) -> str:
+    """The engine with its version, or that it did not say."""
+    parts = [part for part in (engine.name or "an engine that did not give its name", engine.version) if part]
+    return clean(" ".join(parts))
+
+
+def interval_text(interval: Interval | None, write: Callable[[float], str]) -> str:
+    """Both ends of an interval; n/a where there were too few samples for one."""
+    return NOT_AVAILABLE if interval is None else f"{write(interval.low)} – {write(interval.high)}"
+
+
+def yes_or_no(value: bool | None) -> str:
+    """A yes, a no, or n/a."""
+    return NOT_AVAILABLE if value is None else ("yes" if value else "no")

@@ -1,0 +1,112 @@
+"""The identity of a verification: what was served, by what, on what, with one hash over all of it.
+
+In:   the engine's identity and figures, the model, the machine
+Out:  CacheCheck, software versions, and the manifest's SHA-256
+Leaves out: everything measured
+Read next by: flow.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from inference_bench import __version__
+from inference_bench.accounting.allocation import EngineAllocation, llama_cpp_allocation
+from inference_bench.accounting.cache import CacheFormat, count_cache
+from inference_bench.accounting.params import count_params
+from inference_bench.accounting.weights import WeightCount
+from inference_bench.engines.base import EngineFigures, EngineIdentity, KVCacheKind
+from inference_bench.errors import UnknownNameError
+from inference_bench.facts.formats import number_format
+from inference_bench.facts.models import LayerType, LoadedModel, ModelSpec
+from inference_bench.verify.result import CacheCheck, ModelIdentity
+
+_PACKAGES: Final = ("numpy", "threadpoolctl", "h11", "xllamacpp", "vl-convert-python")
+
+
+def software_versions() -> dict[str, str]:
+    """This program, Python, the system, and the packages that take part in a measurement."""
+    versions = {"inference-bench": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def identify_model(model: LoadedModel, weights: WeightCount, sha256: str | None) -> ModelIdentity:
+    """What is served: shape, weights, and the file when there is one here."""
+    return ModelIdentity(
+        spec=model.spec,
+        params=count_params(model.spec),
+        weights=weights,
+        file_name=model.path.name if model.path else None,
+        file_bytes=model.path.stat().st_size if model.path else None,
+        sha256=sha256,
+    )
+
+
+def engine_cache_format(figures: EngineFigures) -> CacheFormat | None:
+    """The cache format the engine says it uses; None when it does not say or it is not one we know."""
+    if figures.cache_type_k is None or figures.cache_type_v is None:
+        return None
+    try:
+        return CacheFormat(number_format(figures.cache_type_k), number_format(figures.cache_type_v))
+    except UnknownNameError:
+        return None
+
+
+def check_cache(model: ModelSpec, figures: EngineFigures) -> CacheCheck | None:
+    """The engine's own KV buffers against ours; None when it does not print any."""
+    fmt = engine_cache_format(figures)
+    total, slots = figures.context_tokens_total, figures.num_slots
+    if fmt is None or not figures.kv_buffers or not total or not slots:
+        return None
+    ours = llama_cpp_allocation(model, fmt, total, slots, unified=bool(figures.kv_unified))
+    return CacheCheck(
+        printed=figures.kv_printed or "",
+        printed_cells=figures.kv_cells,
+        predicted_bytes=ours.num_bytes,
+        predicted_cells=max(layer.cells * layer.streams for layer in ours.layers),
+        logical_bytes=count_cache(model, fmt, total // slots, slots).num_bytes,
+        agrees=_agrees(ours, figures),
+        rule=ours.rule,
+    )
+
+
+def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
+    """Whether every buffer the engine printed is what our exact bytes would print as."""
+    kinds = {LayerType.FULL_ATTENTION: KVCacheKind.FULL, LayerType.SLIDING_ATTENTION: KVCacheKind.SLIDING}
+    expected: dict[KVCacheKind, int] = {}
+    for layer in ours.layers:
+        expected[kinds[layer.layer_type]] = expected.get(kinds[layer.layer_type], 0) + layer.num_bytes
+    printed = {buffer.kind: buffer.size for buffer in figures.kv_buffers}
+    return set(printed) == set(expected) and all(printed[kind].agrees_with(expected[kind]) for kind in printed)
+
+
+def manifest_sha256(model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]) -> str:
+    """One hash over the identity of everything: two runs with the same hash measured the same thing.
+
+    Formula:  SHA-256 of canonical JSON (sorted keys, no spaces)
+    """
+    manifest = {
+        "model": {"name": model.spec.name, "file": model.file_name, "bytes": model.file_bytes, "sha256": model.sha256},
+        "engine": {
+            "name": engine.name,
+            "version": engine.version,
+            "build": engine.build,
+            "flags": dict(engine.flags),
+            "context_tokens_total": figures.context_tokens_total,
+            "num_slots": figures.num_slots,
+            "cache_types": [figures.cache_type_k, figures.cache_type_v],
+        },
+        **extra,
+    }
+    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,109 @@
+"""From request records to measured points: one prefill time and one decode step time for each setting.
+
+In:   the records of waves of simultaneous requests, all of one prompt length and concurrency
+Out:  MeasuredPoint and the StepWork it did, ready for comparison
+Leaves out: which settings are measured (plan.py) and what the bound is (compare)
+Read next by: flow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from inference_bench.accounting.cache import CacheFormat
+from inference_bench.accounting.weights import WeightCount
+from inference_bench.accounting.work import SequenceStep, StepWork, count_step_work, decode_batch
+from inference_bench.compare import ComparedPoint, MeasuredPoint, Phase, compare_point
+from inference_bench.facts.models import ModelSpec
+from inference_bench.metrics import steady_decode_window, ttft_s
+from inference_bench.records import RequestRecord, RequestStatus
+from inference_bench.roofline import Roof
+from inference_bench.stats import median, quantile_interval, relative_spread
+from inference_bench.verify.plan import Setting
+
+Wave = tuple[RequestRecord, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Served:
+    """What the server computes with: enough to count the work of a step."""
+
+    model: ModelSpec
+    weights: WeightCount
+    cache_format: CacheFormat
+
+    def work(self, steps: Sequence[SequenceStep]) -> StepWork:
+        """FLOPs and bytes of one step."""
+        return count_step_work(self.model, self.weights, self.cache_format, steps)
+
+
+def prefill_point(setting: Setting, waves: Sequence[Wave], served: Served, ceiling: Roof) -> ComparedPoint | None:
+    """The time to the first token of one prompt alone on the server; None where no such request completed.
+
+    Formula:  median TTFT over the waves of one request; the work is the prompt less what the server said it had cached
+    """
+    alone = [wave[0] for wave in waves if len(wave) == 1 and wave[0].status is RequestStatus.COMPLETED]
+    times = [(record, seconds) for record in alone if (seconds := ttft_s(record)) is not None and record.prompt_tokens]
+    if not times:
+        return None
+    seconds = [time for _, time in times]
+    prompts = [record.prompt_tokens or 0 for record, _ in times]
+    cached = [min(record.cached_prompt_tokens or 0, (record.prompt_tokens or 1) - 1) for record, _ in times]
+    tokens, num_cached = round(fmean(prompts)), round(fmean(cached))
+    engine = [record.server_timings.prefill_s for record, _ in times if record.server_timings]
+    measured = MeasuredPoint(
+        phase=Phase.PREFILL,
+        batch=1,
+        context_tokens=tokens,
+        nominal_context_tokens=setting.prompt_tokens,
+        seconds=median(seconds),
+        num_samples=len(seconds),
+        interval=quantile_interval(seconds, 0.5),
+        relative_spread=relative_spread(seconds),
+        engine_s=_median_of_known(engine),
+    )
+    return compare_point(measured, served.work((SequenceStep(num_cached, tokens - num_cached),)), ceiling)
+
+
+def decode_point(setting: Setting, waves: Sequence[Wave], served: Served, ceiling: Roof) -> ComparedPoint | None:
+    """The time of one decode step while every request of a wave decodes; None where no wave had such a time.
+
+    Formula:  median of the chunk gaps that lie wholly between the last first token and the first last token
+    Ignores:  waves in which a chunk was not one token: their gaps are not steps
+    """
+    windows = [steady_decode_window(wave) for wave in waves if len(wave) == setting.concurrency]
+    usable = [window for window in windows if window and window.one_token_per_chunk and window.mean_context_tokens]
+    gaps = sorted(gap for window in usable for gap in window.gaps_s)
+    if not gaps or (step_s := median(gaps)) <= 0:
+        return None
+    context = round(fmean(window.mean_context_tokens or 0 for window in usable))
+    # the streams of one step share its time, so only every B-th gap is an independent sample
+    independent = gaps[setting.concurrency // 2 :: setting.concurrency]
+    records = [record for wave in waves for record in wave if record.server_timings]
+    engine = [_engine_step_s(record) for record in records] if setting.concurrency == 1 else []
+    measured = MeasuredPoint(
+        phase=Phase.DECODE,
+        batch=setting.concurrency,
+        context_tokens=context,
+        nominal_context_tokens=setting.prompt_tokens,
+        seconds=step_s,
+        num_samples=len(independent),
+        interval=quantile_interval(independent, 0.5),
+        relative_spread=relative_spread(independent),
+        engine_s=_median_of_known(engine),
+    )
+    return compare_point(measured, served.work(decode_batch(context, setting.concurrency)), ceiling)
+
+
+def _engine_step_s(record: RequestRecord) -> float | None:
+    timings = record.server_timings
+    if timings is None or not timings.decode_s or not timings.output_tokens or timings.output_tokens < 2:
+        return None
+    return timings.decode_s / (timings.output_tokens - 1)  # the first token belongs to prefill
+
+
+def _median_of_known(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return median(known) if known else None

@@ -1,0 +1,115 @@
+"""What one verification found: everything its report, its JSON and a later reading need.
+
+In:   nothing; plain immutable values that flow.py fills in
+Out:  VerifyResult
+Leaves out: raw samples, which stay in the run folder, and any text that was sent or generated
+Read next by: charts, report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inference_bench.accounting.params import ParameterCount
+from inference_bench.accounting.weights import WeightCount
+from inference_bench.compare import BatchLine, ComparedPoint
+from inference_bench.engines.base import EngineFigures, EngineIdentity
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.models import ModelSpec
+from inference_bench.measure.ceilings import ProbeResult
+from inference_bench.metrics import Metrics
+from inference_bench.roofline import Roof
+
+
+@dataclass(frozen=True, slots=True)
+class ModelIdentity:
+    """What is served: its shape, its weights, and the hash of the file when it can be read."""
+
+    spec: ModelSpec
+    params: ParameterCount
+    weights: WeightCount
+    file_name: str | None
+    file_bytes: int | None
+    sha256: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CacheCheck:
+    """The engine's own cache figure beside ours.
+
+    Where:  printed is the engine's text; agrees is whether our exact count would print as that text; logical_bytes is
+            the count before the engine's rounding, and rule says what the rounding is
+    Unit:   bytes
+    """
+
+    printed: str
+    printed_cells: int | None
+    predicted_bytes: int
+    predicted_cells: int
+    logical_bytes: int
+    agrees: bool
+    rule: str
+
+
+@dataclass(frozen=True, slots=True)
+class CurvePoint:
+    """The ceiling of decode at one batch and context."""
+
+    context_tokens: int
+    batch: int
+    step_s: float
+    tokens_per_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class GroupMetrics:
+    """The request metrics of one part of the run: so many concurrent requests of one prompt length."""
+
+    name: str
+    concurrency: int
+    prompt_tokens: int
+    output_tokens: int
+    metrics: Metrics
+    ttft_s: tuple[float, ...]
+    e2e_s: tuple[float, ...]
+    gaps_s: tuple[float, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientNumbers:
+    """Evidence that the client was not the bottleneck; None where it was not measured."""
+
+    send_delay_p99_s: float | None
+    loop_lag_p99_s: float | None
+    floor_ttft_s: float | None
+    floor_gap_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class VerifyResult:
+    """One verification, whole."""
+
+    started_at: str
+    elapsed_s: float
+    target: str
+    probe: ProbeResult | None
+    machine: HardwareSpec
+    ceiling: Roof
+    model: ModelIdentity
+    engine: EngineIdentity
+    figures: EngineFigures
+    cache_check: CacheCheck | None
+    points: tuple[ComparedPoint, ...]
+    curve: tuple[CurvePoint, ...]
+    batch_lines: tuple[BatchLine, ...]
+    groups: tuple[GroupMetrics, ...]
+    client: ClientNumbers
+    reading: tuple[str, ...]
+    assumptions: tuple[str, ...]
+    notes: tuple[str, ...]
+    run_dir: Path
+    manifest_sha256: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    seed: int = 0

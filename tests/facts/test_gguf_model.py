@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import gguf
+import numpy as np
+import pytest
+
+from inference_bench.accounting.params import count_params
+from inference_bench.accounting.weights import count_stored_weights
+from inference_bench.errors import ModelFileError
+from inference_bench.facts.gguf_model import load_gguf
+
+HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 64, 12, 4, 2, 32, 96, 100
+
+
+def write_model(path: Path, architecture: str = "llama", *, tied: bool = False, drop: str = "", **metadata: Any) -> Path:
+    writer = gguf.GGUFWriter(path, architecture)
+    values: dict[str, Any] = {
+        "block_count": LAYERS, "embedding_length": HIDDEN, "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
+        "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM, "feed_forward_length": FFN, "context_length": 512,
+    } | metadata  # fmt: skip
+    for key, value in values.items():
+        if isinstance(value, list):
+            writer.add_array(f"{architecture}.{key}", value)
+        elif value is not None:
+            writer.add_uint32(f"{architecture}.{key}", value)
+    shapes = {"token_embd.weight": (VOCAB, HIDDEN), "output_norm.weight": (HIDDEN,)}
+    if not tied:
+        shapes["output.weight"] = (VOCAB, HIDDEN)
+    for layer in range(LAYERS):
+        shapes |= {
+            f"blk.{layer}.attn_norm.weight": (HIDDEN,), f"blk.{layer}.ffn_norm.weight": (HIDDEN,),
+            f"blk.{layer}.attn_q.weight": (HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_k.weight": (KV_HEADS * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_v.weight": (KV_HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_output.weight": (HIDDEN, HEADS * HEAD_DIM),
+            f"blk.{layer}.ffn_gate.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_up.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_down.weight": (HIDDEN, FFN),
+        }  # fmt: skip
+    for name, shape in shapes.items():
+        if name != drop:
+            writer.add_tensor(name, np.zeros(shape, dtype=np.float16 if len(shape) == 2 else np.float32))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_parameters_from_the_shape_equal_the_values_stored_in_the_file(tmp_path: Path, tied: bool) -> None:
+    model = load_gguf(write_model(tmp_path / "m.gguf", tied=tied))
+    assert model.tensors is not None
+    assert count_params(model.spec).total == sum(tensor.num_values for tensor in model.tensors)
+    assert model.spec.tie_word_embeddings is tied
+
+
+def test_weight_bytes_are_those_of_the_tensor_table(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf")
+    model = load_gguf(path)
+    assert model.tensors is not None
+    weights = count_stored_weights(model.tensors, model.spec.tie_word_embeddings)
+    reader = gguf.GGUFReader(path)
+    assert weights.total == sum(int(tensor.n_bytes) for tensor in reader.tensors)
+    assert weights.linear_format.name == "fp16"
+    assert weights.read_per_step == weights.total - VOCAB * HIDDEN * 2
+
+
+def test_heads_that_differ_by_layer_are_kept_layer_by_layer(tmp_path: Path) -> None:
+    model = load_gguf(write_model(tmp_path / "m.gguf", **{"attention.head_count_kv": [1, 2] * (LAYERS // 2)}))
+    assert [layer.attention.num_key_value_heads for layer in model.spec.layers] == [1, 2] * (LAYERS // 2)
+
+
+def test_gemma_3_windows_follow_the_period_of_six(tmp_path: Path) -> None:
+    model = load_gguf(write_model(tmp_path / "m.gguf", "gemma3", **{"attention.sliding_window": 128}))
+    assert [layer.attention.sliding_window for layer in model.spec.layers] == ([128] * 5 + [None]) * 2
+
+
+@pytest.mark.parametrize(
+    ("metadata", "message"),
+    [
+        ({"block_count": None}, "block_count"),
+        ({"block_count": 100_000}, "at most 4096"),
+        ({"block_count": 0}, "above zero"),
+        ({"attention.head_count_kv": [1, 2, 3]}, "3 entries for 12 layers"),
+        ({"attention.value_length": 16}, "different widths"),
+        ({"attention.key_length": None, "attention.value_length": None, "attention.head_count": 7}, "not a multiple"),
+        ({"expert_count": 8}, "mixture of experts"),
+    ],
+)
+def test_metadata_that_cannot_be_counted_is_refused_by_key(tmp_path: Path, metadata: dict[str, Any], message: str) -> None:
+    with pytest.raises(ModelFileError, match=message):
+        load_gguf(write_model(tmp_path / "m.gguf", **metadata))
+
+
+def test_an_architecture_that_is_not_counted_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="mamba"):
+        load_gguf(write_model(tmp_path / "m.gguf", "mamba"))
+
+
+def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "m.gguf")
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(ModelFileError, match="end|truncated"):
+        load_gguf(path)
+
+
+def test_a_model_without_an_embedding_table_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelFileError, match="token_embd"):
+        load_gguf(write_model(tmp_path / "m.gguf", drop="token_embd.weight"))

@@ -1,0 +1,69 @@
+"""The house rules that a linter cannot hold."""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "inference_bench"
+FILES = sorted(SOURCE.rglob("*.py"))
+PURE = [
+    "errors", "units", "stats", "origin", "records", "metrics", "workload", "roofline", "compare", "charts",
+    "facts", "facts.config", "facts.formats", "facts.gguf", "facts.gguf_model", "facts.hardware", "facts.load", "facts.models",
+    "accounting.allocation", "accounting.cache", "accounting.params", "accounting.weights", "accounting.work",
+    "predict.capacity", "predict.fit", "predict.latency",
+    "report", "report.fit_report", "report.roofline_report", "report.tables_report", "report.html",
+]  # fmt: skip
+
+BLOCKED_IMPORTS = """
+import sys
+class OnlyStandardLibrary:
+    def find_spec(self, name, path=None, target=None):
+        top = name.partition(".")[0]
+        if top not in sys.stdlib_module_names and top != "inference_bench":
+            raise ImportError(f"blocked: {name}")
+sys.meta_path.insert(0, OnlyStandardLibrary())
+sys.path.insert(0, sys.argv[1])
+import importlib
+for name in sys.argv[2:]:
+    importlib.import_module(f"inference_bench.{name}")
+print(len(sys.argv[2:]))
+"""
+
+
+def test_the_pure_modules_import_with_everything_but_the_standard_library_blocked() -> None:
+    command = [sys.executable, "-I", "-c", BLOCKED_IMPORTS, str(SOURCE.parent), *PURE]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.stderr == ""
+    assert done.stdout.strip() == str(len(PURE))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), path
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_function_is_over_60_lines_and_no_file_over_400(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert text.count("\n") <= 400, path
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            assert (node.end_lineno or 0) - node.lineno + 1 <= 60, f"{path}:{node.lineno} {node.name}"
+
+
+@pytest.mark.parametrize("path", [path for path in FILES if path.name != "units.py"], ids=lambda path: str(path.relative_to(SOURCE)))
+def test_scale_factors_live_in_units_alone(path: Path) -> None:
+    code = "\n".join(line.partition("#")[0] for line in path.read_text(encoding="utf-8").splitlines())
+    found = re.findall(r"(?<![\w.\"'])(?:1e[369]|1e12|1e15|10\*\*(?:3|6|9|12)|2\*\*[1-6]0|1024 ?\*\* ?\d)(?![\w.])", code)
+    assert not found, f"{path}: {found}"
+
+
+def test_no_input_is_checked_with_assert() -> None:
+    asserts = [f"{path}:{node.lineno}" for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Assert)]
+    assert asserts == []

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+from shapes import cache_in, reference_model
+
+from inference_bench.accounting.weights import count_weights, weight_plan
+from inference_bench.compare import Phase
+from inference_bench.records import Origin, RequestRecord, RequestStatus, ServerTimings, Stage
+from inference_bench.roofline import Roof
+from inference_bench.verify.plan import Plan, Setting
+from inference_bench.verify.points import Served, decode_point, prefill_point
+
+CEILING = Roof(1e12, 165e12, "bf16")
+
+
+def served() -> Served:
+    model = reference_model()
+    return Served(model, count_weights(model, weight_plan("bf16")), cache_in("bf16"))
+
+
+def record(times: list[float], *, tokens: int | None = None, prompt: int = 100, cached: int = 0, status: RequestStatus = RequestStatus.COMPLETED) -> RequestRecord:
+    return RequestRecord(
+        "r", Origin.MEASURED, Stage.MEASURE, status, 0.0, 0.001, times[-1] if times else 1.0, tuple(times),
+        prompt_tokens=prompt, cached_prompt_tokens=cached, output_tokens=len(times) if tokens is None else tokens,
+        server_timings=ServerTimings(prefill_s=0.4, output_tokens=len(times), decode_s=0.05 * len(times)),
+    )  # fmt: skip
+
+
+def stream(first: float, step: float, count: int) -> RequestRecord:
+    return record([first + step * index for index in range(count)])
+
+
+def test_prefill_is_the_median_time_to_the_first_token_of_a_request_alone() -> None:
+    point = prefill_point(Setting(1, 100, 4), [(stream(first, 0.05, 4),) for first in (0.5, 0.7, 0.6)], served(), CEILING)
+    assert point is not None
+    assert point.measured.phase is Phase.PREFILL
+    assert point.measured.seconds == pytest.approx(0.6)
+    assert (point.measured.num_samples, point.measured.engine_s, point.tokens_per_step) == (3, 0.4, 100)
+
+
+def test_prompt_tokens_the_server_had_cached_are_no_work() -> None:
+    wave = (record([0.5, 0.6], cached=60),)
+    point = prefill_point(Setting(1, 100, 2), [wave], served(), CEILING)
+    assert point is not None
+    assert point.tokens_per_step == 40
+
+
+def test_a_decode_step_is_the_gap_while_all_streams_decode() -> None:
+    # the second stream starts at 1.0; before that the first is slowed to 0.3 s a token by the other's prefill
+    slow = record([0.4, 0.7, 1.0, 1.1, 1.2, 1.3])
+    point = decode_point(Setting(2, 100, 6), [(slow, stream(1.0, 0.1, 6))], served(), CEILING)
+    assert point is not None
+    assert point.measured.seconds == pytest.approx(0.1)
+    assert point.measured.batch == 2
+    # gaps inside 1.0..1.3: chunks 3, 4, 5 of the first (contexts 103..105) and 1, 2, 3 of the second (101..103)
+    assert point.measured.context_tokens == round((103 + 104 + 105 + 101 + 102 + 103) / 6)
+    assert point.measured.num_samples == 3
+
+
+@pytest.mark.parametrize(
+    "wave",
+    [
+        (stream(0.4, 0.1, 5), record([], status=RequestStatus.FAILED)),
+        (record([0.4, 0.5, 0.6], tokens=9), stream(0.4, 0.1, 3)),
+        (record([0.4]), record([0.4])),
+    ],
+    ids=["one failed", "chunks are not tokens", "no gap"],
+)
+def test_a_wave_whose_gaps_are_not_steps_gives_no_point(wave: tuple[RequestRecord, ...]) -> None:
+    assert decode_point(Setting(2, 100, 5), [wave], served(), CEILING) is None
+
+
+def test_no_completed_request_gives_no_prefill_point() -> None:
+    assert prefill_point(Setting(1, 100, 4), [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None
+
+
+def test_the_plan_visits_every_setting_before_any_a_second_time() -> None:
+    plan = Plan(concurrencies=(1, 4), prompt_tokens=(16, 64), max_repeats=2)
+    order = [(repeat, setting.name) for repeat, setting in plan.waves()]
+    assert order == [(repeat, name) for repeat in (0, 1) for name in ("c1-p16", "c4-p16", "c1-p64", "c4-p64")]
