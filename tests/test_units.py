@@ -69,3 +69,9 @@ def test_a_rate_needs_its_unit() -> None:
         units.parse_rate("3.35 TB", "B/s")
     with pytest.raises(QuantityError, match="above zero"):
         units.parse_rate("0 B/s", "B/s")
+
+
+def test_lengths_in_tokens_follow_the_fields_powers_of_two() -> None:
+    assert [units.parse_tokens(text) for text in ("4k", "32K", "128k", "1M", "32000")] == [4096, 32768, 131072, 1048576, 32000]
+    with pytest.raises(QuantityError, match="suffix"):
+        units.parse_tokens("32GB")

@@ -11,12 +11,14 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import importlib.util
 import json
 import re
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Final
 from xml.etree import ElementTree
 
-from inference_bench.charts import PALETTE
+from inference_bench.charts import PALETTE, Spec
 from inference_bench.errors import MissingExtraError
 
 _VEGA_LITE_VERSION: Final = "5.21"
@@ -29,7 +31,7 @@ _KEPT_SIZE: Final = frozenset({"rect"})
 _VARIABLES: Final = {light: f"var(--{role}, {light})" for role, (light, _) in PALETTE.items()}
 
 
-def svg(spec: dict[str, Any], label: str | None = None) -> str:
+def svg(spec: Spec, label: str | None = None) -> str:
     """The drawing of a specification; `label` says what it shows, or else the spec's own description does.
 
     Raises:  MissingExtraError without vl-convert-python
@@ -43,6 +45,11 @@ def svg(spec: dict[str, Any], label: str | None = None) -> str:
     drawn = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE_VERSION, allowed_base_urls=[])
     prefix = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
     return prepare_svg(drawn, label or str(spec.get("description", "chart")), prefix)
+
+
+def svg_or_none() -> Callable[[Spec], str] | None:
+    """`svg` where it can draw, None where the package it needs is not installed: a report has its tables either way."""
+    return None if importlib.util.find_spec("vl_convert") is None else svg
 
 
 def prepare_svg(drawn: str, label: str, id_prefix: str) -> str:
@@ -62,7 +69,7 @@ def _clean(element: ElementTree.Element, id_prefix: str) -> None:
     element.attrib = {
         name: _value(value, id_prefix, is_id=name == "id")
         for name, value in element.attrib.items()
-        if _is_harmless(element.tag, name)
+        if _is_harmless(element.tag, name, value)
     }
     for child in list(element):
         if _local(child.tag) not in _ELEMENTS or child.get("display") == "none" or _is_empty_text(child):
@@ -75,8 +82,8 @@ def _local(tag: str) -> str:
     return tag.removeprefix(f"{{{_SVG_NAMESPACE}}}")
 
 
-def _is_harmless(tag: str, name: str) -> bool:
-    if name.startswith(("on", "{")) or name in {"href", "style"}:
+def _is_harmless(tag: str, name: str, value: str) -> bool:
+    if name.startswith(("on", "{")) or name in {"href", "style"} or "url(" in value.replace("url(#", ""):
         return False
     return name not in _DROPPED_ATTRIBUTES or (tag in _KEPT_SIZE and name in {"width", "height"})
 

@@ -75,6 +75,23 @@ def parse_count(text: str, what: str = "count") -> int:
     return _whole(number * _factor(unit, text, what), text, what)
 
 
+def parse_tokens(text: str, what: str = "context") -> int:
+    """A length in tokens as the field writes it: 32k is 32768, 1M is 1048576; digits alone are themselves.
+
+    Unit:    tokens
+    Raises:  QuantityError
+    Source:  model cards and engines name context lengths by powers of two (32k = 32768, 128k = 131072)
+
+    >>> parse_tokens("32k"), parse_tokens("128K"), parse_tokens("32000")
+    (32768, 131072, 32000)
+    """
+    number, unit = _split(text, what)
+    factor = {"": 1, "k": KIBI, "ki": KIBI, "m": MEBI, "mi": MEBI}.get(unit.lower())
+    if factor is None:
+        raise QuantityError(f"{what} {text!r} has an unknown suffix {unit!r}; write for example 32k, 1M or 32768")
+    return _whole(number * factor, text, what)
+
+
 def parse_bytes(text: str, what: str = "size") -> int:
     """An amount of data as a person writes it: a bare number is bytes, GB is 10**9, GiB is 2**30.
 

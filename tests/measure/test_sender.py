@@ -219,11 +219,36 @@ def test_a_port_where_nobody_listens_is_a_failure() -> None:
     assert record.error == f"could not connect to http://127.0.0.1:{port} (connection refused)"
 
 
-def test_a_name_that_does_not_exist_is_a_failure() -> None:
+def test_a_name_that_does_not_exist_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*args: object, **kwargs: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
     record = send(Target("http://nowhere.invalid:8080"))
     assert (record.status, record.http_status) == (RequestStatus.FAILED, None)
-    assert record.error is not None
-    assert record.error.startswith("could not connect to http://nowhere.invalid:8080 (")
+    assert record.error == "could not connect to http://nowhere.invalid:8080 (name or service not known)"
+
+
+def test_the_second_address_of_a_name_is_tried_when_the_first_refuses(
+    server: TruthServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look_ups = list[object]()
+
+    def two_addresses(host: object, port: object, *args: object, **kwargs: object) -> list[object]:
+        look_ups.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (ip, port)) for ip in ("127.0.0.2", "127.0.0.1")]
+
+    monkeypatch.setattr(socket, "getaddrinfo", two_addresses)
+    target = Target(f"http://twofold.invalid:{server.port}/steady")
+
+    async def three() -> list[RequestRecord]:
+        clock = RunClock()
+        sender = Sender(target, clock, QUICK)
+        body = target.build_body(PROMPT, NUM_TOKENS)
+        return [await sender.send(Ask(f"r{number}", PROMPT, NUM_TOKENS, clock()), body) for number in range(3)]
+
+    assert [record.status for record in asyncio.run(three())] == [RequestStatus.COMPLETED] * 3
+    assert look_ups == ["twofold.invalid"]
 
 
 def test_a_connection_that_nobody_accepts_times_out() -> None:

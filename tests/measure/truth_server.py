@@ -99,7 +99,7 @@ class Reply:
             self.content()
 
     def finish(self, reason: str = "length") -> None:
-        where = {"delta": {}} if self.request.is_chat else {"text": ""}
+        where: dict[str, object] = {"delta": {}} if self.request.is_chat else {"text": ""}
         self.event({"choices": [{"index": 0, "finish_reason": reason, **where}]})
 
     def usage(self, count: int | None = None) -> None:

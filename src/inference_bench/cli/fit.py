@@ -9,7 +9,7 @@ from inference_bench.cli.output import print_json
 from inference_bench.facts.load import load_model
 from inference_bench.predict.fit import FitRequest, fit
 from inference_bench.report.fit_report import fit_json, fit_text
-from inference_bench.units import parse_bytes, parse_count
+from inference_bench.units import parse_bytes, parse_count, parse_tokens
 
 
 def run(options: argparse.Namespace) -> int:
@@ -17,7 +17,7 @@ def run(options: argparse.Namespace) -> int:
     request = FitRequest(
         weights=options.weights,
         cache=options.kv,
-        context_tokens=parse_count(options.context, "context") if options.context else None,
+        context_tokens=parse_tokens(options.context, "context") if options.context else None,
         sequences=parse_count(options.sequences, "sequences"),
         engine=options.engine,
         overhead_bytes=parse_bytes(options.overhead, "overhead") if options.overhead else None,

@@ -9,7 +9,7 @@ from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.verify import api_key
 from inference_bench.measure.closed_run import LoadRequest, LoadRun, measure_load
 from inference_bench.report.load_report import load_json, load_text
-from inference_bench.units import parse_count, parse_seconds
+from inference_bench.units import parse_count, parse_seconds, parse_tokens
 
 
 def run(options: argparse.Namespace) -> int:
@@ -18,8 +18,8 @@ def run(options: argparse.Namespace) -> int:
         url=options.url,
         concurrency=parse_count(options.concurrency, "concurrency"),
         num_requests=parse_count(options.requests, "requests"),
-        prompt_tokens=parse_count(options.prompt_tokens, "prompt tokens"),
-        output_tokens=parse_count(options.output_tokens, "output tokens"),
+        prompt_tokens=parse_tokens(options.prompt_tokens, "prompt tokens"),
+        output_tokens=parse_tokens(options.output_tokens, "output tokens"),
         endpoint=options.endpoint,
         served_model=options.served_model,
         api_key=api_key(options.api_key_env),

@@ -66,7 +66,7 @@ def _add_fit(commands: Commands[Parser]) -> None:
     parser = _command(commands, "fit", "does it fit, how fast could it be, what would the usual formula say", "fit")
     _add_model_options(parser)
     parser.add_argument("--on", metavar="HW", help="a known machine, 'here', or a TOML or JSON file")
-    parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k or 32768; default 4096")
+    parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k (32768); default 4096")
     parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
     parser.add_argument("--engine", default="none", help="count an engine's own allocation: none, llama.cpp or vllm")
     parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")

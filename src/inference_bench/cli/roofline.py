@@ -10,13 +10,13 @@ from inference_bench.facts.load import load_model
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.report.roofline_report import roofline_json, roofline_text
 from inference_bench.roofline import roofline_table
-from inference_bench.units import parse_count
+from inference_bench.units import parse_count, parse_tokens
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the table."""
     model = load_model(options.model)
-    context = parse_count(options.context, "context")
+    context = parse_tokens(options.context, "context")
     table = roofline_table(
         model.spec,
         loaded_weights(model, options.weights),
@@ -24,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
         machine_named(options.on),
         context_tokens=context,
         batch=parse_count(options.batch, "batch"),
-        prompt_tokens=parse_count(options.prompt, "prompt") if options.prompt else context,
+        prompt_tokens=parse_tokens(options.prompt, "prompt") if options.prompt else context,
         compute_format=options.compute,
     )
     if options.json:

@@ -7,7 +7,8 @@ Read next by: load, engines (fetch_json for what a server says about itself).
 
 planned_s is when the schedule said to send; sent_s is when this program turned to it, just before connecting, so
 sent_s - planned_s is this program's own delay and the time to connect belongs to the answer. A chunk's time is when
-the read that brought it returned; chunks of one read share it.
+the read that brought it returned; chunks of one read share it. `error` says why a request did not complete; on a
+completed one it is a remark (the stream ended without its closing [DONE]).
 """
 
 from __future__ import annotations
@@ -283,7 +284,9 @@ async def fetch_json(target: Target, path: str, body: bytes = b"", timeouts: Tim
                 _, message = await _refusal(exchange, head)
                 raise ServerError(one_line(target.hide_secrets(f"{where} answered {message}")))
             if not _is_json(head):
-                raise StreamError(f"{where} answered with {head.content_type or 'no content type'} instead of JSON")
+                raise StreamError(
+                    one_line(f"{where} answered with {head.content_type or 'no content type'} instead of JSON")
+                )
             return parse_json(await _read_body(exchange, MAX_JSON_BYTES))
     except ExchangeError as failure:
         raise ServerError(f"{where}: {failure}") from None

@@ -55,7 +55,7 @@ def key_figures(result: VerifyResult) -> tuple[KeyFigure, ...]:
 def _speed(name: str, points: list[ComparedPoint]) -> KeyFigure:
     """The fastest of these points, beside its ceiling."""
     if not points:
-        return KeyFigure(name, NOT_AVAILABLE, "", Origin.MEASURED, "no such point was measured")
+        return KeyFigure(name, NOT_AVAILABLE, "", "", "no such point was measured")
     best = max(points, key=lambda point: point.measured_tokens_per_s)
     ceiling = "no ceiling known"
     if best.fraction_of_bound is not None:
@@ -87,13 +87,13 @@ def _peak(result: VerifyResult) -> KeyFigure:
 
 def _ceiling_figure(result: VerifyResult, name: str, rate: float | None, unit: str, how: str) -> KeyFigure:
     value, _, prefixed = format_si(rate, unit).partition(" ")
-    return KeyFigure(name, value, prefixed, str(result.machine.origin), how)
+    return KeyFigure(name, value, prefixed, "" if rate is None else str(result.machine.origin), how)
 
 
 def _cache(result: VerifyResult) -> KeyFigure:
     check = result.cache_check
     if check is None:
-        return KeyFigure("KV cache, engine", NOT_AVAILABLE, "", REPORTED, "the server does not say what it allocated")
+        return KeyFigure("KV cache, engine", NOT_AVAILABLE, "", "", "the server does not say what it allocated")
     verdict = "as counted to the last printed digit" if check.agrees else "which is not what was counted"
     detail = f"{verdict}: {format_count(check.predicted_bytes)} bytes ({format_bytes_binary(check.predicted_bytes)})"
     value, _, unit = check.printed.partition(" ")

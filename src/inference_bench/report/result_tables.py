@@ -33,6 +33,7 @@ from inference_bench.verify.result import GroupMetrics, VerifyResult
 
 Cells = tuple[str, ...]
 _FEW = "†"
+_PHASE_NOTE = "Decode: one step of the whole batch. Prefill: the time to the first token of one prompt, HTTP included."
 _TIMES = (
     ("ttft_s", "TTFT", "first token"),
     ("tpot_s", "TPOT", "per output token"),
@@ -44,11 +45,12 @@ _TIMES = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A header, `l` for text or `r` for numbers, and where the figures below come from."""
+    """A header, `l` for text or `r` for numbers, where the figures below come from, and what there is to know of them."""
 
     title: str
     align: str = "r"
     origin: str | None = None
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,31 +67,26 @@ class Table:
 def points_table(result: VerifyResult) -> Table:
     """Every measured point beside its bound."""
     columns = (
-        Column("phase", "l"),
+        Column("phase", "l", note=_PHASE_NOTE),
         Column("batch"),
         Column("context"),
-        Column("counted at", origin=Origin.COUNTED),
+        Column("counted at", origin=Origin.COUNTED, note="Counted at: the positions the bound is computed for."),
         Column("time", origin=Origin.MEASURED),
-        Column("95 % interval"),
+        Column("95 % interval", note="Interval: of the median; n/a where the samples are too few for one."),
         Column("samples"),
-        Column("spread"),
+        Column("spread", note="Spread: half the interquartile range over the median."),
         Column("bound", origin=Origin.BOUND),
-        Column("of ceiling"),
+        Column("share", note="Share: bound over time, so the rate as a share of its ceiling."),
         Column("limited by", "l"),
         Column("tokens/s", origin=Origin.MEASURED),
         Column("at ceiling", origin=Origin.BOUND),
-        Column("MBU", origin=ESTIMATE),
+        Column("MBU", origin=ESTIMATE, note="MBU, MFU: counted bytes and FLOPs over the time, as shares of the ceilings."),
         Column("MFU", origin=ESTIMATE),
-        Column("engine's own", origin=REPORTED),
+        Column("engine's own", origin=REPORTED, note="Engine's own: its figure for the same time, where it gives one."),
         Column("verdict", "l"),
     )
-    note = (
-        "Decode: one step of the whole batch. Prefill: the time to the first token of one prompt, HTTP included. "
-        "Counted at: the positions that the bound's traffic is counted for. Interval: of the median; n/a where the "
-        "samples are too few for one. Spread: half the interquartile range over the median."
-    )
     marked = frozenset(index for index, point in enumerate(result.points) if point.verdict is Verdict.ABOVE)
-    return Table("Points", columns, tuple(map(_point_cells, result.points)), note, marked)
+    return Table("Points", columns, tuple(map(_point_cells, result.points)), marked=marked)
 
 
 def _point_cells(point: ComparedPoint) -> Cells:
@@ -140,11 +137,11 @@ def batch_table(result: VerifyResult) -> Table:
 # ── requests ───────────────────────────────────────────────────────────────────────────────────────
 
 
-def requests_table(result: VerifyResult) -> Table:
+def requests_table(result: VerifyResult, *, is_short: bool = False) -> Table:
     """How the requests of each part of the run ended."""
     endings = ("sent", "completed", "failed", "rejected", "timed out", "truncated", "cancelled")
     columns = (Column("requests", "l"), *(Column(name) for name in endings), Column("output tokens/s", origin=Origin.MEASURED))
-    labels = group_labels(result.groups)
+    labels = group_labels(result.groups, is_short)
     rows = tuple(_ending_cells(label, group) for label, group in zip(labels, result.groups, strict=True))
     counts = [group.metrics.requests for group in result.groups]
     marked = frozenset(index for index, count in enumerate(counts) if count.completed < count.sent)
@@ -165,28 +162,27 @@ def _ending_cells(label: str, group: GroupMetrics) -> Cells:
     return (label, *map(format_count, endings), format_number(group.metrics.output_tokens_per_s))
 
 
-def latency_table(result: VerifyResult) -> Table:
+def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
     """The percentiles of every time, with how many samples each has."""
     columns = (
         Column("requests", "l"),
         Column("time", "l"),
         Column("p50", origin=Origin.MEASURED),
         Column("p90"),
-        Column("p99"),
+        Column("p99", note=f"{_FEW} Too few samples for a 95 % interval: the percentile is little more than one of them."),
         Column("samples"),
         Column("95 % interval of p50"),
     )
-    labels = group_labels(result.groups)
+    labels = group_labels(result.groups, is_short)
     rows = tuple(
-        (label, f"{short} ({what})", *_percentile_cells(getattr(group.metrics, field)))
+        (label, short if is_short else f"{short} ({what})", *_percentile_cells(getattr(group.metrics, field)))
         for label, group in zip(labels, result.groups, strict=True)
         for field, short, what in _TIMES
         if field != "chunk_gap_s" or group.metrics.itl_s is None
     )
     note = (
         "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one chunk "
-        f"is one token; otherwise the gaps between chunks are shown. {_FEW} too few samples for a 95 % interval: "
-        "the percentile is little more than one of them."
+        "is one token; otherwise the gaps between chunks are shown."
     )
     return Table("Latency", columns, rows, note)
 

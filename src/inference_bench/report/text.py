@@ -10,6 +10,7 @@ Texts from outside (names in a file, answers of a server) cannot move the cursor
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 100
 _GAP: Final = "  "
 _MIN_TEXT_COLUMNS: Final = 12
+_WORD: Final = re.compile(r"\S+(?: %)?")
 
 
 def verify_text(result: VerifyResult) -> str:
@@ -77,9 +79,9 @@ def wrap(text: str, indent: str = "", max_columns: int = MAX_COLUMNS) -> str:
 
 
 def _fill(text: str, columns: int) -> Iterator[str]:
-    """Lines of whole words; only a word wider than a line is cut."""
+    """Lines of whole words, a number and its percent sign being one; only a word wider than a line is cut."""
     line = ""
-    for word in text.split():
+    for word in _WORD.findall(text):
         joined = f"{line} {word}" if line else word
         if display_columns(joined) <= columns:
             line = joined
@@ -148,11 +150,15 @@ def _block(lines: Sequence[Sequence[str]], widths: Sequence[int], align: str) ->
     return "\n".join(_line(cells, widths, align) for cells in (head, ["-" * width for width in widths], *body))
 
 
+def pad(text: str, columns: int, kind: str = "l") -> str:
+    """The text with spaces behind it (l) or before it (r), to so many columns."""
+    space = " " * (columns - display_columns(text))
+    return f"{space}{text}" if kind == "r" else f"{text}{space}"
+
+
 def _line(cells: Sequence[str], widths: Sequence[int], align: str) -> str:
     return _GAP.join(_cell(*item) for item in zip(cells, widths, align, strict=True)).rstrip()
 
 
 def _cell(text: str, columns: int, kind: str) -> str:
-    shown = shorten(text, columns) if kind == "l" else text
-    space = " " * (columns - display_columns(shown))
-    return f"{space}{shown}" if kind == "r" else f"{shown}{space}"
+    return pad(shorten(text, columns) if kind == "l" else text, columns, kind)

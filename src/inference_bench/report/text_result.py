@@ -9,6 +9,7 @@ Read next by: text, which hands it on.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Final
 
 from inference_bench.report.identity_rows import client_rows, engine_rows, model_rows, run_rows
 from inference_bench.report.key_figures import findings, key_figures
@@ -22,11 +23,14 @@ from inference_bench.report.result_tables import (
     points_table,
     requests_table,
 )
-from inference_bench.report.text import MAX_COLUMNS, table, wrap
+from inference_bench.report.text import pad, shorten, table, wrap
 from inference_bench.report.wording import clean, engine_name, model_name
 from inference_bench.verify.result import VerifyResult
 
-_POINT_COLUMNS = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11, 16)
+_NAME_COLUMNS: Final = 22
+_VALUE_COLUMNS: Final = 14
+_ORIGIN_COLUMNS: Final = 9
+_POINT_COLUMNS: Final = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11)
 
 
 def verification(result: VerifyResult) -> str:
@@ -38,8 +42,8 @@ def verification(result: VerifyResult) -> str:
         _list("reading", result.reading),
         _table(points_table(result), _POINT_COLUMNS),
         _table(batch_table(result)),
-        _table(requests_table(result)),
-        _table(latency_table(result)),
+        _table(requests_table(result, is_short=True)),
+        _table(latency_table(result, is_short=True)),
         _table(cache_table(result)),
         _pairs("engine's cache", [(name, f"{value} {origin}".rstrip()) for name, value, origin in engine_cache_rows(result)]),
         _table(bandwidth_table(result)),
@@ -54,12 +58,12 @@ def verification(result: VerifyResult) -> str:
 
 
 def _figures(result: VerifyResult) -> str:
-    rows = [(item.name, f"{item.value} {item.unit}".rstrip(), item.origin, item.detail) for item in key_figures(result)]
-    names, values, origins, _ = (max(map(len, column)) for column in zip(*rows, strict=True))
+    """One line a figure: what, how much, how far to trust it, beside what."""
     lines = []
-    for name, value, origin, detail in rows:
-        indent = f"{name.ljust(names)}  {value.rjust(values)}  {origin.ljust(origins)}  "
-        lines.append(wrap(detail, indent=indent))
+    for item in key_figures(result):
+        value = shorten(f"{clean(item.value)} {clean(item.unit)}".rstrip(), _VALUE_COLUMNS)
+        start = f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
+        lines.append(wrap(clean(item.detail), indent=start))
     return "\n".join(lines)
 
 
@@ -69,17 +73,21 @@ def _list(title: str, lines: Iterable[str]) -> str:
 
 
 def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    shown = [wrap(value, indent=f"  {name}: ") for name, value in rows]
+    shown = [wrap(value, indent=f"  {shorten(name, _NAME_COLUMNS * 2)}: ") for name, value in rows]
     return "\n".join([title, *shown]) if shown else ""
 
 
 def _table(shown: Table | None, chosen: Iterable[int] | None = None) -> str:
-    """A table; its origins stand behind the headers, and its note below."""
+    """A table of the chosen columns, and below it what there is to know of them."""
     if shown is None or not shown.rows:
         return ""
     indexes = list(range(len(shown.columns)) if chosen is None else chosen)
     columns = [shown.columns[index] for index in indexes]
+    titles = [column.title for column in columns]
+    headers = [
+        f"{column.title}, {column.origin}" if titles.count(column.title) > 1 else column.title for column in columns
+    ]
     cells = [tuple(row[index] for index in indexes) for row in shown.rows]
-    align = "".join(column.align for column in columns)
-    text = table([column.title for column in columns], cells, align, MAX_COLUMNS)
-    return f"{text}\n{wrap(shown.note)}" if shown.note else text
+    text = table(headers, cells, "".join(column.align for column in columns))
+    notes = " ".join(filter(None, [*(column.note for column in columns), shown.note]))
+    return f"{text}\n{wrap(notes)}" if notes else text

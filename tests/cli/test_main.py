@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from shapes import REFERENCE_CONFIG
+
+from inference_bench.cli.main import build_parser, main
+
+
+def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    main([*arguments, "--json"])
+    return json.loads(capsys.readouterr().out)
+
+
+@pytest.fixture
+def reference_config(tmp_path: Path) -> str:
+    path = tmp_path / "reference" / "config.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps(REFERENCE_CONFIG))
+    return str(path)
+
+
+def test_fit_of_the_reference_config_gives_its_parameters_and_bytes_a_token(
+    capsys: pytest.CaptureFixture[str], reference_config: str
+) -> None:
+    found = run_json(capsys, "fit", reference_config, "--context", "32000", "--kv", "bf16")
+    assert found["model"]["params_total"] == 9_550_729_216
+    assert found["model"]["params_matmul"] == 8_927_875_072
+    assert found["cache"]["next_token_bytes"] == 147_456
+    assert found["cache"]["bytes"] == found["cache"]["naive_bytes"] == 4_718_592_000
+    assert found["cache"]["naive_factor"] == 1.0
+    assert found["cache"]["layers"] == [
+        {"type": "full_attention", "count": 36, "bytes": 4_718_592_000, "sliding_window": None, "positions": 32000, "bytes_per_position": 4096}
+    ]  # fmt: skip
+    assert found["fits"] is None
+
+
+def test_fit_has_every_key_it_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "fit", "gemma-3-27b", "--on", "h100", "--context", "32k", "--engine", "llama.cpp")
+    assert {"model", "weights", "cache", "allocation", "fits", "headroom_bytes", "max_context_tokens", "max_sequences", "decode", "prefill"} <= set(found)
+    assert {"context_tokens", "sequences", "bytes", "state_bytes", "naive_bytes", "naive_factor", "layers"} <= set(found["cache"])
+    assert found["cache"]["context_tokens"] == 32768
+    assert found["allocation"]["bytes"] == 3_338_665_984
+    low, high = found["decode"]["expected_tokens_per_s"]
+    assert low < high < found["decode"]["bound_tokens_per_s"]
+    assert found["prefill"]["bound_s"] < found["prefill"]["expected_s"][0] < found["prefill"]["expected_s"][1]
+    assert found["decode"]["limited_by"] == "memory"
+
+
+def test_fit_exits_1_when_the_answer_is_no(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fit", "llama-3.1-70b", "--on", "rtx-4090"]) == 1
+    assert "does not fit" in capsys.readouterr().out
+    assert main(["fit", "qwen3-8b", "--on", "h100"]) == 0
+
+
+def test_roofline_has_every_key_it_promises(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "roofline", "qwen3-8b", "--on", "b200", "--compute", "fp8")
+    assert found["ridge_flops_per_byte"] == pytest.approx(562.5)
+    keys = {"name", "flops", "bytes", "intensity", "bound_s", "limited_by", "fraction_of_peak"}
+    assert [phase["name"] for phase in found["phases"]] == ["prefill", "decode"]
+    for item in [*found["phases"], *found["operations"]]:
+        assert keys <= set(item)
+
+
+@pytest.mark.parametrize("command", ["models", "hardware", "formats"])
+def test_every_table_row_has_its_source_and_date(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    rows = run_json(capsys, command)["rows"]
+    assert len(rows) > 10
+    assert all(row["source"] and row["as_of"] for row in rows)
+    assert len(run_json(capsys, command, rows[3]["name"])["rows"]) == 1
+
+
+TEXT_COMMANDS = [
+    ["fit", "gemma-3-27b", "--on", "h100", "--context", "128k", "--sequences", "4", "--engine", "llama.cpp"],
+    ["fit", "qwen3-8b"],
+    ["roofline", "gemma-3-27b", "--on", "b200", "--context", "128k"],
+    ["models"], ["models", "phi-4"], ["hardware"], ["hardware", "h100"], ["formats"], ["formats", "nvfp4"],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("arguments", TEXT_COMMANDS, ids=" ".join)
+def test_text_output_fits_100_columns(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    main(arguments)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines
+    assert max(map(len, lines)) <= 100
+
+
+MISTAKES = [
+    (["fit", "qwen9-8b"], "nearest"),
+    (["fit", "qwen3-8b", "--on", "h1000"], "H100 SXM5 80GB"),
+    (["fit", "qwen3-8b", "--context", "many"], "not a number"),
+    (["fit", "qwen3-8b", "--context", "0"], "at least 1"),
+    (["fit", "qwen3-8b", "--sequences", "0"], "at least 1"),
+    (["fit", "qwen3-8b", "--weights", "int5"], "int4"),
+    (["fit", "qwen3-8b", "--kv", "q8"], "q8_0"),
+    (["fit", "qwen3-8b", "--engine", "tgi"], "llama.cpp"),
+    (["fit", "qwen3-8b", "--overhead", "2.5 XB"], "prefix"),
+    (["fit", "/nowhere/config.json"], "no file"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--compute", "fp8"], "bf16"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--batch", "0"], "at least 1"),
+    (["hardware", "abacus"], "known"),
+    (["report", "/nowhere"], "not a run folder"),
+    (["load", "ftp://127.0.0.1"], "http"),
+    (["load", "http://127.0.0.1:1", "--concurrency", "0"], "at least 1"),
+    (["verify", "http://example.invalid:8000"], "another machine"),
+    (["verify", "--model", "qwen3-8b"], ".gguf"),
+    (["verify", "--api-key-env", "SURELY_NOT_SET_ANYWHERE"], "not set"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+def test_a_mistake_is_one_line_on_stderr_and_exit_2(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert shown.err.count("\n") == 1
+    assert message in shown.err
+    assert "Traceback" not in shown.err
+
+
+@pytest.mark.parametrize("arguments", [[], ["fly"], ["fit"], ["fit", "qwen3-8b", "--wings"], ["roofline", "qwen3-8b"]])
+def test_a_wrong_command_line_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    assert caught.value.code == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_dead_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["load", "http://127.0.0.1:9", "--runs", str(tmp_path)]) == 3
+    shown = capsys.readouterr()
+    assert shown.err.count("\n") == 1
+    assert "127.0.0.1:9" in shown.err
+
+
+def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
+    choices = next(action.choices for action in build_parser()._actions if action.dest == "command")
+    assert choices is not None
+    for name in choices:
+        with pytest.raises(SystemExit) as caught:
+            main([name, "--help"])
+        assert caught.value.code == 0
+        assert "--json" in capsys.readouterr().out
+
+
+def test_every_command_is_described_in_the_json_page_and_the_readme() -> None:
+    root = Path(__file__).parents[2]
+    choices = next(action.choices for action in build_parser()._actions if action.dest == "command") or ()
+    for page in (root / "docs" / "json.md", root / "README.md"):
+        text = page.read_text(encoding="utf-8")
+        assert [name for name in choices if f"`{name}" not in text and f"inference-bench {name}" not in text] == []
+
+
+def test_fit_imports_nothing_heavy() -> None:
+    code = "import sys; from inference_bench.cli.main import main; main(['fit', 'qwen3-8b', '--on', 'h100', '--json']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stderr.split())
+    assert "inference_bench.predict.fit" in loaded
+    assert not loaded & {"numpy", "asyncio", "h11", "xllamacpp", "vl_convert", "ssl", "http.client", "urllib.request", "tomllib", "difflib"}
+
+
+def test_a_reader_that_closes_the_pipe_gets_no_traceback() -> None:
+    read, write = os.pipe()
+    os.close(read)
+    done = subprocess.run([sys.executable, "-m", "inference_bench", "formats"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write)
+    assert "Traceback" not in done.stderr
+    assert done.returncode == 3
