@@ -43,5 +43,5 @@ def hybrid_model() -> ModelSpec:
     """52 layers, 13 of them full and 39 with a window of 2048, 2 KV heads of 128."""
     full = Attention(32, 2, 128)
     window = Attention(32, 2, 128, sliding_window=2048)
-    layers = tuple(Layer(full if index % 4 == 3 else window, FeedForward(4096)) for index in range(52))
-    return ModelSpec("hybrid", "llama", 4096, 32000, 2, 128, layers, False, 131072, False, HERE)
+    layers = tuple(Layer((full if index % 4 == 3 else window,), FeedForward(4096), 2 * 4096) for index in range(52))
+    return ModelSpec("hybrid", "llama", 4096, 32000, 2, 128, layers, False, 131072, 4096, HERE)

@@ -15,7 +15,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PURE = [
     "errors", "units", "stats", "origin", "records", "metrics", "workload", "roofline", "compare", "charts",
     "facts", "facts.config", "facts.formats", "facts.gguf", "facts.gguf_model", "facts.hardware", "facts.load", "facts.models",
-    "accounting.allocation", "accounting.cache", "accounting.params", "accounting.weights", "accounting.work",
+    "accounting.allocation", "accounting.allocation.llama_cpp", "accounting.allocation.vllm", "accounting.cache", "accounting.params", "accounting.weights", "accounting.work",
     "predict.capacity", "predict.fit", "predict.latency",
     "report", "report.fit_report", "report.roofline_report", "report.tables_report", "report.html",
 ]  # fmt: skip

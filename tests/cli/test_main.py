@@ -36,7 +36,7 @@ def test_fit_of_the_reference_config_gives_its_parameters_and_bytes_a_token(
     assert found["cache"]["bytes"] == found["cache"]["naive_bytes"] == 4_718_592_000
     assert found["cache"]["naive_factor"] == 1.0
     assert found["cache"]["layers"] == [
-        {"type": "full_attention", "count": 36, "bytes": 4_718_592_000, "sliding_window": None, "positions": 32000, "bytes_per_position": 4096}
+        {"type": "full_attention", "count": 36, "bytes": 4_718_592_000, "state_bytes": 0, "sliding_window": None, "positions": 32000, "bytes_per_position": 4096}
     ]  # fmt: skip
     assert found["fits"] is None
 

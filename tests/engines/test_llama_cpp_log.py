@@ -3,6 +3,9 @@
 SmolLM2-135M has 30 layers and 3 KV heads of 64, so 2 · 30 · 3 · 64 = 11,520 cache elements a token: 23,040 bytes
 at f16, 12,240 at q8_0 (34 bytes for 32).
 The sliding model is a small random Gemma 3: 6 layers, every sixth full, window 512, 2 KV heads of 64.
+The recurrent one is a small Jamba: 4 layers, the third attends with 2 KV heads of 64, the others keep 3 columns of 512
+channels and 512 · 64 values. The one with an indexer is a small DeepSeek V3.2: 4 layers, latents of 96 + 32, index keys
+of 64.
 """
 
 from __future__ import annotations
@@ -82,6 +85,33 @@ def test_the_cache_of_sliding_layers_is_read_apart(
     assert full.size.agrees_with(full_cells * streams * per_layer_and_token)
     assert sliding.size.agrees_with(sliding_cells * streams * 5 * per_layer_and_token)
     assert (figures.kv_cells, figures.sliding_kv_cells) == (full_cells * streams, sliding_cells * streams)
+
+
+def test_recurrent_states_are_read_apart_from_keys_and_values() -> None:
+    figures = parse_llama_cpp_log(read("recurrent_8192_tokens_2_slots"))
+    (attention,) = figures.kv_buffers
+    assert (attention.kind, attention.layers, attention.cells) == (KVCacheKind.FULL, 1, 4096)
+    assert attention.size.agrees_with(2 * 4096 * 2 * 2 * 64 * 2)
+    (states,) = figures.state_buffers
+    assert (states.cells, states.layers, states.num_sequences) == (2, 4, 2)
+    assert (states.convolution_type, states.recurrent_type) == ("f32", "f32")
+    assert states.convolution.agrees_with(2 * 3 * 3 * 512 * 4)
+    assert states.recurrent.agrees_with(2 * 3 * 512 * 64 * 4)
+    assert states.size.agrees_with(2 * 3 * (3 * 512 + 512 * 64) * 4)
+    assert figures.state_bytes == states.size.nearest_bytes
+    assert figures.read_from["state_buffers"].startswith("log: llama_memory_recurrent: size = 0.79 MiB")
+
+
+def test_index_keys_are_read_apart_from_latents() -> None:
+    main, index = parse_llama_cpp_log(read("indexer_8192_tokens_2_slots")).kv_buffers
+    assert (main.kind, index.kind) == (KVCacheKind.FULL, KVCacheKind.INDEX)
+    assert main.size.agrees_with(2 * 4096 * 4 * 128 * 2)
+    assert index.size.agrees_with(2 * 4096 * 4 * 64 * 2)
+
+
+def test_a_model_without_recurrent_layers_has_no_states() -> None:
+    figures = parse_llama_cpp_log(read("f16_4096_tokens_4_slots"))
+    assert (figures.state_buffers, figures.state_bytes) == ((), None)
 
 
 def test_the_model_and_working_buffers_are_read() -> None:

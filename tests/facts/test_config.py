@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import HERE, REFERENCE_CONFIG
 
 from inference_bench.accounting.params import count_params
 from inference_bench.errors import InferenceBenchError, ModelConfigError
 from inference_bench.facts.config import model_from_config
 from inference_bench.facts.fields import parse_json_object
 from inference_bench.facts.load import known_model, known_models
+from shapes import HERE, REFERENCE_CONFIG
 
 # parameter totals as the Hugging Face hub or the model cards print them
 PUBLISHED_TOTALS = {
@@ -38,7 +38,7 @@ def test_every_known_model_can_be_counted_and_names_its_source() -> None:
     models = known_models()
     assert len(models) >= 15
     for model in models:
-        assert count_params(model).total > 10**8
+        assert count_params(model).total > 10**7
         assert model.source.title
         assert model.source.as_of
 
@@ -66,7 +66,10 @@ def test_a_window_that_is_switched_off_is_no_window() -> None:
 
 
 def test_qwen_windows_start_at_max_window_layers() -> None:
-    assert windows(model_type="qwen2", sliding_window=64, use_sliding_window=True, max_window_layers=5) == [None] * 5 + [64] * 3
+    assert (
+        windows(model_type="qwen2", sliding_window=64, use_sliding_window=True, max_window_layers=5)
+        == [None] * 5 + [64] * 3
+    )
 
 
 def test_every_mistral_layer_has_the_window() -> None:
@@ -133,7 +136,6 @@ def test_a_config_that_cannot_be_counted_is_refused_by_field_and_value(changes: 
         ("{" * 100_000, "JSON|deeply"),
         ('{"a":' * 100_000 + "1" + "}" * 100_000, "deeply|JSON"),
         ('{"a": NaN}', "NaN"),
-        ('{"a": Infinity}', "Infinity"),
         ('{"a": 1, "a": 2}', "twice"),
         ("<html>", "not valid JSON"),
     ],
@@ -143,6 +145,14 @@ def test_text_that_is_no_json_object_is_refused(text: str, message: str) -> None
         parse_json_object(text, "config.json")
 
 
+def test_infinity_is_let_through_but_is_no_number_that_can_be_counted() -> None:
+    # released state-space configs hold time_step_limit [0.0, Infinity], which is not counted
+    assert parse_json_object('{"time_step_limit": [0.0, Infinity]}', "config.json")["time_step_limit"][0] == 0
+    fields = parse_json_object(json.dumps(config(hidden_size=float("inf"))), "config.json")
+    with pytest.raises(ModelConfigError, match="hidden_size is inf"):
+        model_from_config(fields, "m", HERE)
+
+
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner, max_size=4),
@@ -150,12 +160,19 @@ json_values = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from([*REFERENCE_CONFIG, "sliding_window", "layer_types", "text_config", "head_dim", "dtype"]), json_values))
+@given(
+    st.dictionaries(
+        st.sampled_from([*REFERENCE_CONFIG, "sliding_window", "layer_types", "text_config", "head_dim", "dtype"]),
+        json_values,
+    )
+)
 def test_whatever_the_fields_hold_only_our_errors_come_out(changes: dict[str, Any]) -> None:
     text = json.dumps(config(**changes))
     try:
         model = model_from_config(parse_json_object(text, "config.json"), "m", HERE)
     except InferenceBenchError as error:
-        assert "\n" not in str(error)
+        message = str(error)
     else:
+        message = ""
         assert count_params(model).total > 0
+    assert "\n" not in message

@@ -15,12 +15,20 @@ from inference_bench.facts.gguf_model import load_gguf
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 64, 12, 4, 2, 32, 96, 100
 
 
-def write_model(path: Path, architecture: str = "llama", *, tied: bool = False, drop: str = "", **metadata: Any) -> Path:
+def write_model(
+    path: Path, architecture: str = "llama", *, tied: bool = False, drop: str = "", **metadata: Any
+) -> Path:
     writer = gguf.GGUFWriter(path, architecture)
     values: dict[str, Any] = {
-        "block_count": LAYERS, "embedding_length": HIDDEN, "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
-        "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM, "feed_forward_length": FFN, "context_length": 512,
-    } | metadata  # fmt: skip
+        "block_count": LAYERS,
+        "embedding_length": HIDDEN,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": KV_HEADS,
+        "attention.key_length": HEAD_DIM,
+        "attention.value_length": HEAD_DIM,
+        "feed_forward_length": FFN,
+        "context_length": 512,
+    } | metadata
     for key, value in values.items():
         if isinstance(value, list):
             writer.add_array(f"{architecture}.{key}", value)
@@ -29,13 +37,20 @@ def write_model(path: Path, architecture: str = "llama", *, tied: bool = False, 
     shapes = {"token_embd.weight": (VOCAB, HIDDEN), "output_norm.weight": (HIDDEN,)}
     if not tied:
         shapes["output.weight"] = (VOCAB, HIDDEN)
+    listed = values["attention.head_count_kv"]
+    kv_heads = listed if isinstance(listed, list) and len(listed) == LAYERS else [KV_HEADS] * LAYERS
     for layer in range(LAYERS):
         shapes |= {
-            f"blk.{layer}.attn_norm.weight": (HIDDEN,), f"blk.{layer}.ffn_norm.weight": (HIDDEN,),
-            f"blk.{layer}.attn_q.weight": (HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_k.weight": (KV_HEADS * HEAD_DIM, HIDDEN),
-            f"blk.{layer}.attn_v.weight": (KV_HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_output.weight": (HIDDEN, HEADS * HEAD_DIM),
-            f"blk.{layer}.ffn_gate.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_up.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_down.weight": (HIDDEN, FFN),
-        }  # fmt: skip
+            f"blk.{layer}.attn_norm.weight": (HIDDEN,),
+            f"blk.{layer}.ffn_norm.weight": (HIDDEN,),
+            f"blk.{layer}.attn_q.weight": (HEADS * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_k.weight": (kv_heads[layer] * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_v.weight": (kv_heads[layer] * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_output.weight": (HIDDEN, HEADS * HEAD_DIM),
+            f"blk.{layer}.ffn_gate.weight": (FFN, HIDDEN),
+            f"blk.{layer}.ffn_up.weight": (FFN, HIDDEN),
+            f"blk.{layer}.ffn_down.weight": (HIDDEN, FFN),
+        }
     for name, shape in shapes.items():
         if name != drop:
             writer.add_tensor(name, np.zeros(shape, dtype=np.float16 if len(shape) == 2 else np.float32))
@@ -66,7 +81,8 @@ def test_weight_bytes_are_those_of_the_tensor_table(tmp_path: Path) -> None:
 
 
 def test_heads_that_differ_by_layer_are_kept_layer_by_layer(tmp_path: Path) -> None:
-    model = load_gguf(write_model(tmp_path / "m.gguf", **{"attention.head_count_kv": [1, 2] * (LAYERS // 2)}))
+    kv_heads = [1, 2] * (LAYERS // 2)
+    model = load_gguf(write_model(tmp_path / "m.gguf", **{"attention.head_count_kv": kv_heads}))
     assert [layer.attention.num_key_value_heads for layer in model.spec.layers] == [1, 2] * (LAYERS // 2)
 
 
@@ -82,25 +98,40 @@ def test_gemma_3_windows_follow_the_period_of_six(tmp_path: Path) -> None:
         ({"block_count": 100_000}, "at most 4096"),
         ({"block_count": 0}, "above zero"),
         ({"attention.head_count_kv": [1, 2, 3]}, "3 entries for 12 layers"),
-        ({"attention.value_length": 16}, "different widths"),
-        ({"attention.key_length": None, "attention.value_length": None, "attention.head_count": 7}, "not a multiple"),
-        ({"expert_count": 8}, "mixture of experts"),
+        ({"attention.value_length": 16}, r"attn_v\.weight has 64 rows, not 2 heads of 16"),
+        ({"attention.head_count_kv": 4}, r"attn_k\.weight has 64 rows, not 4 heads of 32"),
+        (
+            {
+                "attention.key_length": None,
+                "attention.value_length": None,
+                "attention.head_count": 7,
+                "attention.head_count_kv": 7,
+            },
+            "not a multiple",
+        ),
+        ({"attention.head_count": 5}, "5 query heads and 2 key-value heads"),
+        ({"attention.head_count": 0}, "0 query heads"),
+        ({"nextn_predict_layers": 12}, "leave no model"),
+        ({"attention.shared_kv_layers": 12}, "one must own them"),
+        ({"context_length": [1, 2]}, "a list"),
     ],
 )
-def test_metadata_that_cannot_be_counted_is_refused_by_key(tmp_path: Path, metadata: dict[str, Any], message: str) -> None:
+def test_metadata_that_cannot_be_counted_is_refused_by_key(
+    tmp_path: Path, metadata: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ModelFileError, match=message):
         load_gguf(write_model(tmp_path / "m.gguf", **metadata))
 
 
 def test_an_architecture_that_is_not_counted_is_refused_by_name(tmp_path: Path) -> None:
-    with pytest.raises(ModelFileError, match="mamba"):
-        load_gguf(write_model(tmp_path / "m.gguf", "mamba"))
+    with pytest.raises(ModelFileError, match="rwkv7"):
+        load_gguf(write_model(tmp_path / "m.gguf", "rwkv7"))
 
 
 def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(ModelFileError, match="end|truncated"):
+    with pytest.raises(ModelFileError, match=r"end|truncated"):
         load_gguf(path)
 
 

@@ -15,9 +15,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
-from inference_bench.accounting.cache import CacheFormat, count_position_bytes
-from inference_bench.accounting.params import count_attention_params, count_feed_forward_params, count_params
+from inference_bench.accounting.cache import CacheFormat
+from inference_bench.accounting.experts import UNIFORM_ROUTING, count_expected_expert_bytes
+from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import RequestError
 from inference_bench.facts.models import Attention, ModelSpec
@@ -102,26 +104,52 @@ def prompt(num_tokens: int, num_cached: int = 0) -> tuple[SequenceStep, ...]:
     return (SequenceStep(num_cached, num_tokens - num_cached),)
 
 
-def count_attended_pairs(num_cached: int, num_new: int, window: int | None = None) -> int:
+class MixerWork(NamedTuple):
+    """What one layer's mixer does for one sequence in a step.
+
+    Unit:  FLOPs and bytes
+    """
+
+    flops: int
+    read_bytes: int
+    written_bytes: int
+
+    def plus(self, other: MixerWork, times: int) -> MixerWork:
+        """The sum of this and so many of another."""
+        return MixerWork(*(own + times * more for own, more in zip(self, other, strict=True)))
+
+
+def count_attended_pairs(num_cached: int, num_new: int, window: int | None = None, chunk: int | None = None) -> int:
     """Query-key pairs of one head: each new position attends what precedes it and itself, at most `window` of them.
 
-    Formula:  Σ_{j=1..k} min(c + j, W); without a window k·c + k(k+1)/2
+    Formula:  Σ_{j=1..k} min(c + j, W); without a window k·c + k(k+1)/2; in chunks of C: Σ ((c + j - 1) mod C) + 1
     Where:    c num_cached, k num_new, W window
 
     >>> count_attended_pairs(0, 4), count_attended_pairs(4999, 1), count_attended_pairs(0, 4, window=2)
     (10, 5000, 7)
+    >>> count_attended_pairs(0, 5, chunk=4)
+    11
     """
+    if chunk is not None:
+        return _pairs_in_chunks(num_cached + num_new, chunk) - _pairs_in_chunks(num_cached, chunk)
     if window is None:
         return num_new * num_cached + num_new * (num_new + 1) // 2
     growing = max(0, min(num_new, window - num_cached))
     return growing * num_cached + growing * (growing + 1) // 2 + (num_new - growing) * window
 
 
-def count_read_positions(num_cached: int, num_new: int, window: int | None = None) -> int:
+def _pairs_in_chunks(num_positions: int, chunk: int) -> int:
+    whole, rest = divmod(num_positions, chunk)
+    return whole * (chunk * (chunk + 1) // 2) + rest * (rest + 1) // 2
+
+
+def count_read_positions(num_cached: int, num_new: int, window: int | None = None, chunk: int | None = None) -> int:
     """Positions of the cache the step must read at least once: its own new ones included.
 
-    Formula:  c + k; with a window min(c, W - 1) + k
+    Formula:  c + k; with a window min(c, W - 1) + k; in chunks of C: c mod C + k
     """
+    if chunk is not None:
+        return num_new + num_cached % chunk
     return num_new + (num_cached if window is None else min(num_cached, window - 1))
 
 
@@ -131,13 +159,17 @@ def count_step_work(
     cache_format: CacheFormat,
     sequences: Sequence[SequenceStep],
     head_positions: HeadPositions = HeadPositions.LAST,
+    correlation: float = UNIFORM_ROUTING,
 ) -> StepWork:
     """FLOPs and bytes of one forward step over a batch of sequences, which share one read of the weights.
 
-    Formula:  FLOPs = 2·(N_matmul - V·D)·positions + 2·V·D·(head positions) + Σ layers 4·N·H·pairs;
-              bytes = weights once (one row a token of an untied input table) + cache attended + cache added
-    Unit:     FLOPs and bytes, exact
-    Ignores:  activations, softmax, rotary embedding; a norm or bias is 2 FLOPs a parameter, as in N_matmul
+    Formula:  FLOPs = 2·(N_matmul of the experts used - V·D)·positions + 2·V·D·(head positions) + Σ layers 4·N·H·pairs;
+              bytes = weights once (of the routed experts only those expected to be chosen; one row a token of an input
+              table) + cache attended + cache added + recurrent states read and written
+    Where:    correlation 0 is tokens that choose experts independently and uniformly, 1 tokens that all choose alike
+    Unit:     FLOPs and bytes, exact but for the expected number of experts
+    Ignores:  activations, softmax, rotary embedding, towers and encoders (they run once an input); a norm or bias is 2
+              FLOPs a parameter, as in N_matmul
     Raises:   RequestError for an empty step or negative lengths
     Source:   Kaplan et al. 2020, Scaling Laws for Neural Language Models, table 1, with attention counted exactly
     """
@@ -146,49 +178,70 @@ def count_step_work(
     positions = sum(step.num_new * step.count for step in sequences)
     num_sequences = sum(step.count for step in sequences)
     head_count = num_sequences if head_positions is HeadPositions.LAST else positions
+    params = count_params(model)
+    dense = params.feed_forward + params.shared_experts + params.router
+    read_experts = count_expected_expert_bytes(model, weights.experts, positions, correlation)
     operations = (
-        _embedding(weights, positions),
-        _projections(model, weights, positions),
-        _attention(model, cache_format, sequences),
-        _feed_forward(model, weights, positions),
-        Operation("output head", 2 * model.vocab_size * model.hidden_size * head_count, weights.head_read),
-        Operation("norms and other", 2 * count_params(model).norm * positions, weights.norm + weights.other),
+        Operation("embedding rows", 0, 0 if weights.tied else weights.embedding_row * positions),
+        Operation("attention projections", 2 * (params.attention + params.state_space) * positions, weights.attention),
+        *_mixers(model, cache_format, sequences),
+        Operation("feed-forward", 2 * dense * positions, weights.feed_forward),
+        Operation("experts", 2 * params.routed_active * positions, read_experts),
+        Operation("output head", 2 * model.vocab_size * model.table_width * head_count, weights.head_read),
+        Operation(
+            "norms and other",
+            2 * (params.norm + params.other + _reused_params(model)) * positions,
+            weights.norm + weights.other,
+        ),
     )
     kept = tuple(operation for operation in operations if operation.flops or operation.num_bytes)
     return StepWork(kept, positions, num_sequences)
 
 
-def _embedding(weights: WeightCount, positions: int) -> Operation:
-    """One row a token; a tied table is read whole by the head, which already counts these rows."""
-    return Operation("embedding rows", 0, 0 if weights.tied else weights.embedding_row * positions)
+def _reused_params(model: ModelSpec) -> int:
+    """Parameters of blocks that several layers share, once for each use beyond the first."""
+    return sum(part.num_params * (part.uses - 1) for part in model.parts)
 
 
-def _projections(model: ModelSpec, weights: WeightCount, positions: int) -> Operation:
-    params = sum(count_attention_params(layer.attention, model.hidden_size) for layer in model.layers)
-    return Operation("attention projections", 2 * params * positions, weights.attention)
-
-
-def _feed_forward(model: ModelSpec, weights: WeightCount, positions: int) -> Operation:
-    params = sum(count_feed_forward_params(layer.feed_forward, model.hidden_size) for layer in model.layers)
-    return Operation("feed-forward", 2 * params * positions, weights.feed_forward)
-
-
-def _attention(model: ModelSpec, fmt: CacheFormat, sequences: Sequence[SequenceStep]) -> Operation:
-    flops = read = written = 0
-    for attention, num_layers in model.attention_groups():
-        per_position = count_position_bytes(attention, fmt)
+def _mixers(model: ModelSpec, fmt: CacheFormat, sequences: Sequence[SequenceStep]) -> tuple[Operation, Operation]:
+    """Scores and weighted values over the cache, and the updates of recurrent states."""
+    attention, recurrent = MixerWork(0, 0, 0), MixerWork(0, 0, 0)
+    for mixer, num_layers in model.mixer_groups():
         for step in sequences:
+            if isinstance(mixer, Attention):
+                work, is_state = attention_work(mixer, fmt, step.num_cached, step.num_new), False
+            else:
+                from inference_bench.accounting import rare_work
+
+                work, is_state = rare_work.mixer_work(mixer, fmt, step.num_cached, step.num_new, model.state_bits)
             layers = num_layers * step.count
-            pairs = count_attended_pairs(step.num_cached, step.num_new, attention.sliding_window)
-            flops += layers * _flops_per_pair(attention) * pairs
-            read += layers * per_position * count_read_positions(step.num_cached, step.num_new, attention.sliding_window)
-            written += layers * per_position * step.num_new
-    return Operation("attention", flops, 0, read, written)
+            if is_state:
+                recurrent = recurrent.plus(work, layers)
+            else:
+                attention = attention.plus(work, layers)
+    return (
+        Operation("attention", attention.flops, 0, attention.read_bytes, attention.written_bytes),
+        Operation("recurrent state", recurrent.flops, 0, recurrent.read_bytes, recurrent.written_bytes),
+    )
 
 
-def _flops_per_pair(attention: Attention) -> int:
-    """Score and weighted value of one query-key pair, all heads: 2·N·H each."""
-    return 4 * attention.num_attention_heads * attention.head_dim
+def attention_work(attention: Attention, fmt: CacheFormat, num_cached: int, num_new: int) -> MixerWork:
+    """Work of one grouped-query attention layer for one sequence.
+
+    Formula:  2·N·(H + Hv)·pairs FLOPs; reads what is attended, writes what is new unless another layer keeps it
+    Unit:     FLOPs and bytes, exact
+    """
+    window, chunk = attention.sliding_window, attention.attention_chunk
+    pairs = count_attended_pairs(num_cached, num_new, window, chunk)
+    rows, heads = attention.num_key_value_heads, attention.num_attention_heads
+    per_position = fmt.keys.count_bytes(rows * attention.head_dim) + fmt.values.count_bytes(
+        rows * attention.value_width
+    )
+    return MixerWork(
+        2 * heads * (attention.head_dim + attention.value_width) * pairs,
+        per_position * count_read_positions(num_cached, num_new, window, chunk),
+        0 if attention.shared_kv_from is not None else per_position * num_new,
+    )
 
 
 def matrix_intensity(rows: int, columns: int, batch: int, bytes_per_value: float) -> float:

@@ -6,7 +6,7 @@ import argparse
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
-from inference_bench.facts.load import load_model
+from inference_bench.hub import load_model
 from inference_bench.predict.fit import FitRequest, fit
 from inference_bench.report.fit_report import fit_json, fit_text
 from inference_bench.units import parse_bytes, parse_count, parse_tokens

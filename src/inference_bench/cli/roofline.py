@@ -6,7 +6,7 @@ import argparse
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
-from inference_bench.facts.load import load_model
+from inference_bench.hub import load_model
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.report.roofline_report import roofline_json, roofline_text
 from inference_bench.roofline import roofline_table

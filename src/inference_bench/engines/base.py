@@ -30,6 +30,7 @@ class KVCacheKind(StrEnum):
 
     FULL = "full"  # layers that attend to the whole context
     SLIDING = "sliding"  # layers that attend to a window
+    INDEX = "index"  # the keys by which layers pick the positions they attend
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +101,24 @@ class KVBuffer:
         return self.cells * self.num_streams
 
 
+@dataclass(frozen=True, slots=True)
+class StateBuffer:
+    """The recurrent states that an engine allocated.
+
+    Where:    `cells` is the states that each layer can hold, one for a sequence; `layers` are all the model's, those
+              without a state included; `convolution` is the history of the convolutions, `recurrent` the rest
+    """
+
+    cells: int
+    layers: int
+    num_sequences: int
+    convolution_type: str
+    recurrent_type: str
+    size: PrintedSize
+    convolution: PrintedSize
+    recurrent: PrintedSize
+
+
 def _sum_bytes(sizes: Iterable[PrintedSize]) -> int | None:
     known = [size.nearest_bytes for size in sizes]
     return sum(known) if known else None
@@ -122,6 +141,7 @@ class EngineFigures:
     num_params: int | None = None
     model_bytes: int | None = None
     kv_buffers: tuple[KVBuffer, ...] = ()
+    state_buffers: tuple[StateBuffer, ...] = ()
     model_buffers: tuple[Buffer, ...] = ()
     compute_buffers: tuple[Buffer, ...] = ()
     read_from: Mapping[str, str] = field(default_factory=dict)
@@ -130,6 +150,11 @@ class EngineFigures:
     def kv_bytes(self) -> int | None:
         """Bytes of all KV caches, as near as they were printed; see `PrintedSize.agrees_with` for a comparison."""
         return _sum_bytes(buffer.size for buffer in self.kv_buffers)
+
+    @property
+    def state_bytes(self) -> int | None:
+        """Bytes of all recurrent states, as near as they were printed."""
+        return _sum_bytes(buffer.size for buffer in self.state_buffers)
 
     @property
     def kv_printed(self) -> str | None:

@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, Final
 
-from inference_bench.engines.base import Buffer, EngineFigures, KVBuffer, KVCacheKind, PrintedSize
+from inference_bench.engines.base import Buffer, EngineFigures, KVBuffer, KVCacheKind, PrintedSize, StateBuffer
 
 _PREFIX: Final = re.compile(r"^\d+\.\d\d\.\d{3}\.\d{3} [A-Z] ")
 _SOURCE_FOLDER: Final = re.compile(r"^/\S*/(?=[\w.-]+:\d+: )")
@@ -37,7 +37,18 @@ _KV_SIZE: Final = re.compile(
     r"\s*(?P<sequences>\d+)/(?P<streams>\d+) seqs\),"
     r" K \((?P<k_type>\w+)\):\s*[\d.]+ MiB, V \((?P<v_type>\w+)\):\s*[\d.]+ MiB"
 )
-_SLIDING_NEXT: Final = re.compile(r"llama_kv_cache_iswa: creating (non-)?\s*SWA KV cache")
+_KIND_NEXT: Final = re.compile(r"llama_kv_cache_\w+: creating\s+(non-SWA|SWA|main|indexer) KV cache")
+_KINDS: Final = {
+    "non-SWA": KVCacheKind.FULL,
+    "main": KVCacheKind.FULL,
+    "SWA": KVCacheKind.SLIDING,
+    "indexer": KVCacheKind.INDEX,
+}
+_STATE_SIZE: Final = re.compile(
+    r"llama_memory_recurrent: size =\s*(?P<size>[\d.]+) MiB \(\s*(?P<cells>\d+) cells,\s*(?P<layers>\d+) layers,"
+    r"\s*(?P<sequences>\d+) seqs[^)]*\),"
+    r" R \((?P<r_type>\w+)\):\s*(?P<r_size>[\d.]+) MiB, S \((?P<s_type>\w+)\):\s*(?P<s_size>[\d.]+) MiB"
+)
 _BUFFERS: Final = {
     "model_buffers": re.compile(r"(\S+) model buffer size =\s*([\d.]+) MiB"),
     "compute_buffers": re.compile(r"(\S+) compute buffer size =\s*([\d.]+) MiB"),
@@ -47,7 +58,7 @@ _BUFFERS: Final = {
 def parse_llama_cpp_log(text: str) -> EngineFigures:
     """The figures a llama.cpp server printed while it started.
 
-    Source:   llama.cpp, src/llama-context.cpp, src/llama-kv-cache.cpp and src/llama-kv-cache-iswa.cpp (their log lines)
+    Source:   llama.cpp, the log lines of src/llama-context.cpp, src/llama-kv-cache*.cpp, src/llama-memory-recurrent.cpp
     """
     lines = [_PREFIX.sub("", line) for line in text.splitlines()]
     values: dict[str, Any] = {}
@@ -55,7 +66,7 @@ def parse_llama_cpp_log(text: str) -> EngineFigures:
     for name, value, line in [*_numbers(lines), *_switches(lines)]:
         if name not in values:
             values[name], read_from[name] = value, _citation(line)
-    for name, buffer, line in [*_kv_buffers(lines), *_buffers(lines)]:
+    for name, buffer, line in [*_kv_buffers(lines), *_state_buffers(lines), *_buffers(lines)]:
         values[name] = (*values.get(name, ()), buffer)
         read_from[name] = "; ".join(filter(None, (read_from.get(name), _citation(line))))
     return EngineFigures(**values, read_from=read_from)
@@ -82,8 +93,8 @@ def _switches(lines: list[str]) -> Iterator[tuple[str, bool, str]]:
 def _kv_buffers(lines: list[str]) -> Iterator[tuple[str, KVBuffer, str]]:
     kind = KVCacheKind.FULL
     for line in lines:
-        if announced := _SLIDING_NEXT.search(line):
-            kind = KVCacheKind.FULL if announced[1] else KVCacheKind.SLIDING
+        if announced := _KIND_NEXT.search(line):
+            kind = _KINDS[announced[1]]
         if match := _KV_SIZE.search(line):
             yield "kv_buffers", _kv_buffer(match, kind), line
 
@@ -99,6 +110,22 @@ def _kv_buffer(match: re.Match[str], kind: KVCacheKind) -> KVBuffer:
         v_type=match["v_type"],
         size=PrintedSize(match["size"]),
     )
+
+
+def _state_buffers(lines: list[str]) -> Iterator[tuple[str, StateBuffer, str]]:
+    for line in lines:
+        if match := _STATE_SIZE.search(line):
+            buffer = StateBuffer(
+                cells=int(match["cells"]),
+                layers=int(match["layers"]),
+                num_sequences=int(match["sequences"]),
+                convolution_type=match["r_type"],
+                recurrent_type=match["s_type"],
+                size=PrintedSize(match["size"]),
+                convolution=PrintedSize(match["r_size"]),
+                recurrent=PrintedSize(match["s_size"]),
+            )
+            yield "state_buffers", buffer, line
 
 
 def _buffers(lines: list[str]) -> Iterator[tuple[str, Buffer, str]]:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from inference_bench.errors import ModelConfigError
 
 MAX_FIELD: Final = 1 << 40
-MAX_JSON_BYTES: Final = 64 << 20
+MAX_JSON_BYTES: Final = 4 << 20  # what hostile JSON of this size grows to in memory stays below 100 MB
 _MISSING: Final = object()
 
 
@@ -27,6 +27,8 @@ def shown(value: object) -> str:
 def parse_json_object(text: str, what: str) -> dict[str, Any]:
     """The JSON object in `text`; duplicate keys, NaN, and anything that is not an object are refused.
 
+    Where:  Infinity is let through, as released state-space configs hold it in fields that are not counted
+
     Raises:  ModelConfigError
     """
 
@@ -38,11 +40,14 @@ def parse_json_object(text: str, what: str) -> dict[str, Any]:
             result[key] = value
         return result
 
-    def refuse_constant(name: str) -> Any:
-        raise ModelConfigError(f"{what} holds {name}, which is not JSON")
+    def infinity_only(name: str) -> float:
+        """Python writes an unlimited time step as Infinity; whoever asks for a number refuses it there."""
+        if name == "NaN":
+            raise ModelConfigError(f"{what} holds NaN, which is not a number")
+        return float(name)
 
     try:
-        value = json.loads(text, object_pairs_hook=refuse_duplicates, parse_constant=refuse_constant)
+        value = json.loads(text, object_pairs_hook=refuse_duplicates, parse_constant=infinity_only)
     except (ValueError, RecursionError) as error:
         if isinstance(error, ModelConfigError):
             raise
@@ -56,15 +61,22 @@ def parse_json_object(text: str, what: str) -> dict[str, Any]:
 class Fields:
     """Typed access to one JSON object of a config.
 
-    Where:  a null field counts as absent, as Hugging Face configs use it
+    Where:  a null field counts as absent, as Hugging Face configs use it; `used` are the fields that were asked for,
+            so that a field nobody understands can be told from one that was read
     """
 
     def __init__(self, values: Mapping[str, Any], what: str) -> None:
         self.values = values
         self.what = what
+        self.used: set[str] = set()
 
     def __contains__(self, key: str) -> bool:
+        self.used.add(key)
         return self.values.get(key) is not None
+
+    def mark(self, *keys: str) -> None:
+        """Fields that are understood without being read: they change neither a count nor a byte here."""
+        self.used.update(keys)
 
     def first(self, *keys: str) -> str | None:
         """The first of several spellings that is present."""
@@ -89,6 +101,7 @@ class Fields:
 
     def boolean(self, key: str, default: bool) -> bool:
         """True or false; anything else is refused."""
+        self.used.add(key)
         value = self.values.get(key)
         if value is None:
             return default
@@ -98,6 +111,7 @@ class Fields:
 
     def string(self, key: str) -> str | None:
         """Text, or None when absent."""
+        self.used.add(key)
         value = self.values.get(key)
         if value is not None and not isinstance(value, str):
             raise ModelConfigError(f"{self.what}: {key} is {shown(value)}; text is needed")
@@ -105,6 +119,7 @@ class Fields:
 
     def strings(self, key: str) -> tuple[str, ...] | None:
         """A list of texts, or None when absent."""
+        self.used.add(key)
         value = self.values.get(key)
         if value is None:
             return None
@@ -112,14 +127,43 @@ class Fields:
             raise ModelConfigError(f"{self.what}: {key} is {shown(value)}; a list of texts is needed")
         return tuple(value)
 
+    def integers(self, key: str, minimum: int = 0) -> tuple[int, ...] | None:
+        """A list of whole numbers, or None when absent."""
+        self.used.add(key)
+        value = self.values.get(key)
+        if value is None:
+            return None
+        if not isinstance(value, list):
+            raise ModelConfigError(f"{self.what}: {key} is {shown(value)}; a list of whole numbers is needed")
+        return tuple(self._whole(key, item, minimum) for item in value)
+
+    def per_layer(self, key: str, num_layers: int) -> tuple[str, ...] | None:
+        """One text for each layer, or None when absent.
+
+        Raises:  ModelConfigError when there are more or fewer than layers
+        """
+        kinds = self.strings(key)
+        if kinds is not None and len(kinds) != num_layers:
+            raise ModelConfigError(f"{self.what}: {key} has {len(kinds)} entries for num_hidden_layers {num_layers}")
+        return kinds
+
+    def refuse(self, reason: str) -> ModelConfigError:
+        """The error that says why this config cannot be counted."""
+        return ModelConfigError(f"{self.what}: {reason}")
+
     def section(self, key: str) -> Fields | None:
         """A nested object, or None when absent."""
+        self.used.add(key)
         value = self.values.get(key)
         if value is None:
             return None
         if not isinstance(value, dict):
             raise ModelConfigError(f"{self.what}: {key} is {shown(value)}; an object is needed")
         return Fields(value, f"{self.what} {key}")
+
+    def count(self, value: object, what: str) -> int:
+        """A whole number inside another structure."""
+        return self._whole(what, value, 0)
 
     def _whole(self, key: str, value: object, minimum: int) -> int:
         if isinstance(value, bool) or not isinstance(value, int):

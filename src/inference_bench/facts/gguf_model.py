@@ -9,30 +9,38 @@ Read next by: accounting.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from inference_bench.errors import ModelFileError, UnknownNameError
 from inference_bench.facts.formats import ggml_format
 from inference_bench.facts.gguf import check_tensor_extents, read_gguf_header
-from inference_bench.facts.gguf_header import GGUFArray, GGUFHeader, GGUFTensor
-from inference_bench.facts.models import Attention, FeedForward, Layer, LoadedModel, ModelSpec, StoredTensor, TensorRole
+from inference_bench.facts.gguf_header import GGUFHeader, GGUFTensor
+from inference_bench.facts.gguf_layers import FULL_ATTENTION_PERIOD, LayerReader
+from inference_bench.facts.gguf_metadata import MAX_LAYERS, Block, GGUFMetadata
+from inference_bench.facts.models import Attention, Layer, LoadedModel, ModelSpec, Part, StoredTensor, TensorRole
 from inference_bench.facts.source import Source
 
-# llama.cpp's architecture names that are counted, and every how many layers one attends the full context
-_FULL_ATTENTION_PERIOD: Final = {"llama": 1, "qwen2": 1, "qwen3": 1, "gemma": 1, "gemma2": 2, "gemma3": 6}
-_OTHER_DESIGNS: Final = {
-    "expert_count": "mixture of experts",
-    "attention.kv_lora_rank": "multi-head latent attention",
-    "ssm.state_size": "state-space layers",
-}
-MAX_LAYERS: Final = 4096
-_LAYER_NORM: Final = re.compile(r"blk\.0\.(attn_norm|ffn_norm|post_attention_norm|post_ffw_norm)\.weight")
+_BLOCK: Final = re.compile(r"blk\.(\d{1,5})\.(.+)")
+_STATE_SPACE_BLOCK: Final = ("attn_qkv.", "attn_gate.")  # of a block with a gated delta rule
+# the first mark found in a tensor's name says what it is for
 _ROLES: Final = (
+    ("per_layer_token_embd.", TensorRole.LOOKUP),
+    ("position_embd.", TensorRole.LOOKUP),
+    ("token_types.", TensorRole.LOOKUP),
     ("token_embd.", TensorRole.EMBEDDING),
     ("output.", TensorRole.HEAD),
     ("_norm.", TensorRole.NORM),
+    ("_exps.", TensorRole.EXPERT),
+    ("ffn_gate_inp", TensorRole.ROUTER),
+    ("exp_probs_b", TensorRole.ROUTER),
+    ("_shexp.", TensorRole.SHARED_EXPERT),
+    (".ssm_", TensorRole.STATE_SPACE),
+    (".shortconv.", TensorRole.STATE_SPACE),
+    (".time_mix_", TensorRole.STATE_SPACE),
     (".attn_", TensorRole.ATTENTION),
+    (".indexer", TensorRole.ATTENTION),
     (".ffn_", TensorRole.FEED_FORWARD),
 )
 
@@ -51,14 +59,53 @@ def model_from_gguf(header: GGUFHeader, file_name: str, path: Path | None = None
 
     Raises:  ModelFileError naming the key that is missing or impossible, or the design that is not counted
     """
-    tensors = tuple(_stored_tensor(tensor, file_name) for tensor in header.tensors)
+    parts = header.get_int("split.count")
+    if parts is not None and parts > 1:
+        raise ModelFileError(f"{file_name} is one of {parts} parts of a model; merge them to size the whole")
+    num_drafts, num_layers = _num_layers(header, file_name)
+    blocks = _blocks(header)
+    tensors = tuple(_stored_tensor(tensor, file_name, num_layers, blocks) for tensor in header.tensors)
     by_name = {tensor.name: tensor for tensor in tensors}
     check_tensor_extents(header, lambda tensor: by_name[tensor.name].num_bytes)
-    spec = _Metadata(header, file_name).spec(frozenset(by_name))
-    return LoadedModel(spec, tensors, path)
+    metadata = _metadata(header, file_name)
+    return LoadedModel(_spec(metadata, num_layers, num_drafts, blocks), tensors, path)
 
 
-def _stored_tensor(tensor: GGUFTensor, file_name: str) -> StoredTensor:
+def _metadata(header: GGUFHeader, file_name: str) -> GGUFMetadata:
+    architecture = header.metadata.get("general.architecture")
+    if not isinstance(architecture, str) or architecture not in FULL_ATTENTION_PERIOD:
+        counted = ", ".join(FULL_ATTENTION_PERIOD)
+        raise ModelFileError(
+            f"{file_name}: general.architecture {str(architecture)[:40]!r} is not counted yet; counted: {counted}"
+        )
+    return GGUFMetadata(header, file_name, architecture)
+
+
+def _num_layers(header: GGUFHeader, file_name: str) -> tuple[int, int]:
+    """How many multi-token-prediction blocks the file ends with, and how many layers come before them."""
+    metadata = _metadata(header, file_name)
+    num_blocks = metadata.integer("block_count")
+    if num_blocks > MAX_LAYERS:
+        raise metadata.error(f"{num_blocks} layers; at most {MAX_LAYERS} can be counted")
+    num_drafts = metadata.one("nextn_predict_layers", 0, minimum=0) or 0
+    if num_drafts >= num_blocks:
+        raise metadata.error(f"{num_drafts} prediction layers of {num_blocks} blocks leave no model")
+    return num_drafts, num_blocks - num_drafts
+
+
+def _blocks(header: GGUFHeader) -> Mapping[int, Mapping[str, GGUFTensor]]:
+    """The tensors of each block by name without its number."""
+    found: dict[int, dict[str, GGUFTensor]] = {}
+    for tensor in header.tensors:
+        match = _BLOCK.fullmatch(tensor.name)
+        if match is not None:
+            found.setdefault(int(match[1]), {})[match[2]] = tensor
+    return found
+
+
+def _stored_tensor(
+    tensor: GGUFTensor, file_name: str, num_layers: int, blocks: Mapping[int, Mapping[str, GGUFTensor]]
+) -> StoredTensor:
     try:
         number_format = ggml_format(tensor.ggml_type)
     except UnknownNameError as error:
@@ -69,136 +116,83 @@ def _stored_tensor(tensor: GGUFTensor, file_name: str) -> StoredTensor:
             f"{file_name}: tensor {tensor.name!r} has rows of {row_values} values, which {number_format.name} cannot "
             f"store; it needs multiples of {number_format.block_values}"
         )
-    role = next((role for mark, role in _ROLES if mark in f".{tensor.name}" or tensor.name.startswith(mark)), None)
-    return StoredTensor(tensor.name, role or TensorRole.OTHER, tensor.num_values, row_values, number_format)
+    return StoredTensor(
+        tensor.name, _role(tensor.name, num_layers, blocks), tensor.num_values, row_values, number_format
+    )
 
 
-class _Metadata:
-    """Typed access to the metadata of one file under its architecture's prefix."""
+def _role(name: str, num_layers: int, blocks: Mapping[int, Mapping[str, GGUFTensor]]) -> TensorRole:
+    match = _BLOCK.fullmatch(name)
+    if match is not None and int(match[1]) >= num_layers:
+        return TensorRole.DRAFT
+    if match is not None and match[2].startswith(_STATE_SPACE_BLOCK) and "ssm_out.weight" in blocks[int(match[1])]:
+        return TensorRole.STATE_SPACE
+    found = next((role for mark, role in _ROLES if mark in f".{name}" or name.startswith(mark)), None)
+    return found or TensorRole.OTHER
 
-    def __init__(self, header: GGUFHeader, file_name: str) -> None:
-        self.header = header
-        self.file_name = file_name
-        architecture = header.metadata.get("general.architecture")
-        if not isinstance(architecture, str) or architecture not in _FULL_ATTENTION_PERIOD:
-            counted = ", ".join(_FULL_ATTENTION_PERIOD)
-            raise ModelFileError(
-                f"{file_name}: general.architecture {str(architecture)[:40]!r} is not counted yet; counted: {counted}"
-            )
-        self.architecture = architecture
-        for key, design in _OTHER_DESIGNS.items():
-            if header.metadata.get(f"{architecture}.{key}"):
-                raise ModelFileError(f"{file_name}: {architecture}.{key} means {design}, which is not counted yet")
 
-    def optional(self, key: str) -> int | tuple[int, ...] | None:
-        """A whole number, or one for each layer; None when absent."""
-        value = self.header.metadata.get(f"{self.architecture}.{key}")
-        numbers = value.values if isinstance(value, GGUFArray) else value
-        items = numbers if isinstance(numbers, tuple) else (numbers,)
-        if value is None:
-            return None
-        for item in items:
-            if isinstance(item, bool) or not isinstance(item, int) or not 0 < item < 1 << 40:
-                raise ModelFileError(
-                    f"{self.file_name}: {self.architecture}.{key} is {str(item)[:40]}; a whole number above zero is needed"
-                )
-        return tuple(int(item) for item in items) if isinstance(value, GGUFArray) else int(items[0])
+def _spec(
+    metadata: GGUFMetadata, num_layers: int, num_drafts: int, blocks: Mapping[int, Mapping[str, GGUFTensor]]
+) -> ModelSpec:
+    """The shape of the model; biases, norms and tying are what the tensor table shows."""
+    names = {tensor.name: tensor for tensor in metadata.header.tensors}
+    reader = LayerReader(metadata, num_layers)
+    layers = tuple(reader.layer(index, Block(blocks.get(index, {}))) for index in range(num_layers))
+    attention = next((m for layer in layers for m in layer.mixers if isinstance(m, Attention)), None)
+    table = names.get("token_embd.weight")
+    if table is None or len(table.shape) != 2:
+        raise metadata.error("there is no two-dimensional tensor token_embd.weight")
+    return ModelSpec(
+        name=_name(metadata),
+        model_type=metadata.architecture,
+        hidden_size=reader.hidden_size,
+        vocab_size=table.shape[1],
+        num_key_value_heads=attention.num_key_value_heads if attention else None,
+        head_dim=attention.head_dim if attention else None,
+        layers=layers,
+        tie_word_embeddings="output.weight" not in names,
+        max_position_embeddings=metadata.one("context_length"),
+        final_norm_params=sum(t.num_values for name, t in names.items() if name.startswith("output_norm.")),
+        source=Source(f"GGUF header of {metadata.file_name}", "read now"),
+        parts=_parts(names, blocks, num_layers),
+        head_bias="output.bias" in names,
+        embedding_size=table.shape[0] if table.shape[0] != reader.hidden_size else None,
+        assumptions=_assumptions(layers, num_drafts),
+    )
 
-    def integer(self, key: str) -> int:
-        """One whole number that must be there."""
-        value = self.optional(key)
-        if not isinstance(value, int):
-            found = "a list" if value else "missing"
-            raise ModelFileError(f"{self.file_name}: {self.architecture}.{key} is {found}; one whole number is needed")
-        return value
 
-    def per_layer(self, key: str, num_layers: int, default: int | None = None) -> tuple[int, ...]:
-        """One number for each layer: the file holds either one for all or a list."""
-        value = self.optional(key)
-        if value is None and default is None:
-            raise ModelFileError(f"{self.file_name} has no {self.architecture}.{key}; it is needed to count this model")
-        if isinstance(value, tuple):
-            if len(value) != num_layers:
-                raise ModelFileError(
-                    f"{self.file_name}: {self.architecture}.{key} has {len(value)} entries for {num_layers} layers"
-                )
-            return value
-        return (value or default or 0,) * num_layers
-
-    def spec(self, tensor_names: frozenset[str]) -> ModelSpec:
-        """The shape of the model; biases, norms and tying are what the tensor table shows."""
-        num_layers = self.integer("block_count")
-        if num_layers > MAX_LAYERS:
-            raise ModelFileError(f"{self.file_name}: {num_layers} layers; at most {MAX_LAYERS} can be counted")
-        layers = self._layers(num_layers, tensor_names)
-        context = self.optional("context_length")
-        return ModelSpec(
-            name=self._name(),
-            model_type=self.architecture,
-            hidden_size=self.integer("embedding_length"),
-            vocab_size=self._vocab_size(),
-            num_key_value_heads=layers[0].attention.num_key_value_heads,
-            head_dim=layers[0].attention.head_dim,
-            layers=layers,
-            tie_word_embeddings="output.weight" not in tensor_names,
-            max_position_embeddings=context if isinstance(context, int) else None,
-            norm_bias="output_norm.bias" in tensor_names,
-            source=Source(f"GGUF header of {self.file_name}", "read now"),
+def _parts(
+    names: Mapping[str, GGUFTensor],
+    blocks: Mapping[int, Mapping[str, GGUFTensor]],
+    num_layers: int,
+) -> tuple[Part, ...]:
+    """Tables, projections and draft layers beside the layers; rotary factors are no parameters."""
+    known = ("token_embd.", "output.", "output_norm.", "rope_freqs.", "rope_factors_", "blk.")
+    parts = [
+        Part(
+            name.removesuffix(".weight"),
+            tensor.num_values,
+            lookup="_embd" in name or "token_types" in name,
+            row_values=tensor.shape[0] if "_embd" in name or "token_types" in name else None,
         )
+        for name, tensor in names.items()
+        if not name.startswith(known)
+    ]
+    drafts = sum(tensor.num_values for index in blocks if index >= num_layers for tensor in blocks[index].values())
+    if drafts:
+        parts.append(Part("multi-token prediction", drafts, counted=False))
+    return tuple(parts)
 
-    def _layers(self, num_layers: int, tensor_names: frozenset[str]) -> tuple[Layer, ...]:
-        heads = self.per_layer("attention.head_count", num_layers)
-        kv_heads = self.optional("attention.head_count_kv")
-        kv_by_layer = self.per_layer("attention.head_count_kv", num_layers) if kv_heads is not None else heads
-        widths = self.per_layer("feed_forward_length", num_layers)
-        hidden_size = self.integer("embedding_length")
-        head_dim = self._head_dim(hidden_size, heads[0])
-        has = tensor_names.__contains__
-        return tuple(
-            Layer(
-                Attention(
-                    num_attention_heads=heads[index],
-                    num_key_value_heads=kv_by_layer[index],
-                    head_dim=head_dim,
-                    sliding_window=self._window(index),
-                    query_key_value_bias=has(f"blk.{index}.attn_q.bias"),
-                    output_bias=has(f"blk.{index}.attn_output.bias"),
-                    query_key_norm=has(f"blk.{index}.attn_q_norm.weight"),
-                ),
-                FeedForward(widths[index], gated=has(f"blk.{index}.ffn_gate.weight"), bias=has(f"blk.{index}.ffn_up.bias")),
-                num_norms=sum(1 for name in tensor_names if _LAYER_NORM.fullmatch(name)),
-            )
-            for index in range(num_layers)
-        )
 
-    def _head_dim(self, hidden_size: int, num_heads: int) -> int:
-        key_length, value_length = self.optional("attention.key_length"), self.optional("attention.value_length")
-        if key_length is None:
-            if hidden_size % num_heads:
-                raise ModelFileError(
-                    f"{self.file_name} has no {self.architecture}.attention.key_length, and embedding_length "
-                    f"{hidden_size} is not a multiple of head_count {num_heads}"
-                )
-            return hidden_size // num_heads
-        if value_length not in (None, key_length) or not isinstance(key_length, int):
-            raise ModelFileError(
-                f"{self.file_name}: keys and values of different widths ({key_length}, {value_length}) are not counted yet"
-            )
-        return key_length
+def _assumptions(layers: tuple[Layer, ...], num_drafts: int) -> tuple[str, ...]:
+    lines = []
+    if any(layer.other_params for layer in layers):
+        lines.append("tensors of the blocks that are no attention, feed-forward or norm are counted as other")
+    if num_drafts:
+        lines.append(f"{num_drafts} multi-token-prediction block(s) of the file are not part of the model that is run")
+    return tuple(lines)
 
-    def _window(self, layer: int) -> int | None:
-        period = _FULL_ATTENTION_PERIOD[self.architecture]
-        window = self.optional("attention.sliding_window")
-        if period == 1 or not isinstance(window, int) or (layer + 1) % period == 0:
-            return None
-        return window
 
-    def _vocab_size(self) -> int:
-        table = next((tensor for tensor in self.header.tensors if tensor.name == "token_embd.weight"), None)
-        if table is None or len(table.shape) != 2:
-            raise ModelFileError(f"{self.file_name} has no two-dimensional tensor token_embd.weight")
-        return table.shape[1]
-
-    def _name(self) -> str:
-        name = self.header.metadata.get("general.name")
-        return name if isinstance(name, str) and name.strip() else self.file_name
+def _name(metadata: GGUFMetadata) -> str:
+    name = metadata.header.metadata.get("general.name")
+    return name if isinstance(name, str) and name.strip() else metadata.file_name

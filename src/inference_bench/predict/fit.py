@@ -2,19 +2,20 @@
 
 In:   LoadedModel, optionally HardwareSpec, formats, context, sequences, engine, overhead
 Out:  FitAnswer
-Leaves out: several machines, offload, and what real engines reach beyond the planning factors
+Leaves out: what devices send one another, and what real engines reach beyond the planning factors
 Read next by: report, cli.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from inference_bench.accounting.allocation import EngineAllocation, llama_cpp_allocation, vllm_allocation
-from inference_bench.accounting.cache import CacheCount, CacheFormat, count_cache
+from inference_bench.accounting.cache import STATE_FORMATS, CacheCount, CacheFormat, count_cache
+from inference_bench.accounting.experts import UNIFORM_ROUTING
 from inference_bench.accounting.params import ParameterCount, count_params
-from inference_bench.accounting.weights import WeightCount, count_stored_weights, count_weights, weight_plan
+from inference_bench.accounting.weights import WeightCount, count_loaded_weights
 from inference_bench.accounting.work import HeadPositions, count_step_work, decode_batch, prompt
 from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
@@ -22,11 +23,15 @@ from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel, ModelSpec
 from inference_bench.predict.capacity import largest_that_fits
 from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
-from inference_bench.roofline import Bound, bound_step, roof
+from inference_bench.predict.placement import Placement, Placer, Split
+from inference_bench.roofline import Bound, bound, roof
+
+if TYPE_CHECKING:
+    from inference_bench.accounting.allocation import EngineAllocation
+    from inference_bench.accounting.layer_split import Offload
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
-ENGINES: Final = ("none", "llama.cpp", "vllm")
 _LONGEST_CONTEXT: Final = 1 << 40
 _MOST_SEQUENCES: Final = 1 << 30
 
@@ -42,21 +47,28 @@ class FitRequest:
     engine: str = "none"
     overhead_bytes: int | None = None
     compute_format: str | None = None
+    devices: int = 1
+    split: Split = Split.TENSOR
+    expert_correlation: float = UNIFORM_ROUTING
 
 
 @dataclass(frozen=True, slots=True)
 class FitAnswer:
-    """Everything `fit` says. Fields that need a machine are None when none was named."""
+    """Everything `fit` says. Fields that need a machine are None when none was named.
+
+    Where:  needed_bytes, headroom and the verdict are those of the fullest device; offload is what llama.cpp could keep on the
+            device when not everything fits there
+    """
 
     model: ModelSpec
     params: ParameterCount
     weights: WeightCount
     cache: CacheCount
-    allocation: EngineAllocation | None
+    placement: Placement
     machine: HardwareSpec | None
     overhead_bytes: int
     needed_bytes: int
-    naive_needed_bytes: int
+    naive_needed_bytes: int | None
     fits: bool | None
     naive_fits: bool | None
     headroom_bytes: int | None
@@ -67,6 +79,12 @@ class FitAnswer:
     prefill: Bound | None
     prefill_expected_s: Range | None
     assumptions: tuple[str, ...]
+    offload: Offload | None = None
+
+    @property
+    def allocation(self) -> EngineAllocation | None:
+        """The engine's own layout of the fullest device's cache."""
+        return self.placement.allocation
 
 
 def loaded_weights(model: LoadedModel, plan: str | None) -> WeightCount:
@@ -74,11 +92,7 @@ def loaded_weights(model: LoadedModel, plan: str | None) -> WeightCount:
 
     Raises:  UnknownNameError, RequestError
     """
-    if plan is not None:
-        return count_weights(model.spec, weight_plan(plan))
-    if model.tensors is not None:
-        return count_stored_weights(model.tensors, model.spec.tie_word_embeddings)
-    return count_weights(model.spec, weight_plan((model.spec.stored_format or number_format("bf16")).name))
+    return count_loaded_weights(model, plan)
 
 
 def cache_format(text: str | None) -> CacheFormat:
@@ -100,26 +114,28 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     context = _context(model.spec, request)
     if request.sequences < 1:
         raise RequestError(f"sequences is {request.sequences}; at least 1 is needed")
-    cache = count_cache(model.spec, fmt, context, request.sequences)
-    allocation = _allocation(model.spec, fmt, context, request.sequences, request.engine)
+    placer = Placer(model, weights, request.weights, fmt, request.engine, request.devices, request.split)
+    placement = placer.place(context, request.sequences)
+    cache = count_cache(model.spec, fmt, context, request.sequences, STATE_FORMATS[request.engine])
     overhead = DEFAULT_OVERHEAD_BYTES if request.overhead_bytes is None else request.overhead_bytes
-    fixed = weights.total + overhead
-    needed = fixed + (allocation.num_bytes if allocation else cache.num_bytes + cache.state_bytes)
+    needed = placement.total + overhead
+    naive = None if cache.naive_bytes is None else _naive_needed(placement, cache, overhead)
     memory = machine.memory_bytes if machine else None
-    space = _Space(model.spec, fmt, request, fixed, memory)
-    speeds = _speeds(model.spec, weights, fmt, machine, context, request) if machine else (None, None)
+    space = _Space(placer, request, overhead, memory)
+    speeds = _speeds(model.spec, weights, fmt, machine, context, request, placement) if machine else (None, None)
+    fits = None if memory is None else needed <= memory
     return FitAnswer(
         model=model.spec,
         params=count_params(model.spec),
         weights=weights,
         cache=cache,
-        allocation=allocation,
+        placement=placement,
         machine=machine,
         overhead_bytes=overhead,
         needed_bytes=needed,
-        naive_needed_bytes=fixed + cache.naive_bytes,
-        fits=None if memory is None else needed <= memory,
-        naive_fits=None if memory is None else fixed + cache.naive_bytes <= memory,
+        naive_needed_bytes=naive,
+        fits=fits,
+        naive_fits=None if memory is None or naive is None else naive <= memory,
         headroom_bytes=None if memory is None else memory - needed,
         max_context_tokens=space.max_context_tokens(),
         max_sequences=space.max_sequences(context),
@@ -127,8 +143,22 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         decode_expected_s=predict_seconds(speeds[0]) if speeds[0] else None,
         prefill=speeds[1],
         prefill_expected_s=predict_seconds(speeds[1]) if speeds[1] else None,
-        assumptions=_assumptions(model.spec, weights, request, machine),
+        assumptions=_assumptions(model.spec, weights, request, machine, placement, cache),
+        offload=_offload(placer, request, context, overhead, memory) if fits is False else None,
     )
+
+
+def _naive_needed(placement: Placement, cache: CacheCount, overhead: int) -> int:
+    """What the fullest device would need by the usual formula: its share of the cache, scaled by the naive factor."""
+    share = placement.cache_bytes / cache.total_bytes if cache.total_bytes and placement.devices > 1 else 1.0
+    return placement.weight_bytes + overhead + round(share * (cache.naive_bytes or 0))
+
+
+def _offload(placer: Placer, request: FitRequest, context: int, overhead: int, memory: int | None) -> Offload | None:
+    """What would still go on the device, layer by layer, for the engine that can leave the rest in main memory."""
+    if request.engine != "llama.cpp" or request.devices != 1 or memory is None:
+        return None
+    return placer.largest_offload(context, request.sequences, memory - overhead)
 
 
 def _context(model: ModelSpec, request: FitRequest) -> int:
@@ -140,36 +170,23 @@ def _context(model: ModelSpec, request: FitRequest) -> int:
     return context
 
 
-def _allocation(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, engine: str) -> EngineAllocation | None:
-    if engine == "llama.cpp":
-        return llama_cpp_allocation(model, fmt, context * sequences, sequences)
-    if engine == "vllm":
-        return vllm_allocation(model, fmt, context, sequences)
-    if engine != "none":
-        raise RequestError(f"engine {engine!r} is not known; known: {', '.join(ENGINES)}")
-    return None
-
-
 @dataclass(frozen=True, slots=True)
 class _Space:
-    """What fits in the memory left beside weights and overhead, by the same count as the answer itself."""
+    """What fits in the memory of a device, by the same count as the answer itself."""
 
-    model: ModelSpec
-    fmt: CacheFormat
+    placer: Placer
     request: FitRequest
-    fixed_bytes: int
+    overhead_bytes: int
     memory_bytes: int | None
 
     def _fits(self, context: int, sequences: int) -> bool:
         if self.memory_bytes is None:
             return False
-        allocation = _allocation(self.model, self.fmt, context, sequences, self.request.engine) if context else None
-        cache = allocation.num_bytes if allocation else count_cache(self.model, self.fmt, context, sequences).num_bytes
-        return self.fixed_bytes + cache <= self.memory_bytes
+        return self.placer.place(context, sequences).total + self.overhead_bytes <= self.memory_bytes
 
     def max_context_tokens(self) -> int | None:
         """The longest context for the sequences asked for, within what the model was trained for."""
-        limit = self.model.max_position_embeddings or _LONGEST_CONTEXT
+        limit = self.placer.model.spec.max_position_embeddings or _LONGEST_CONTEXT
         if self.memory_bytes is None:
             return None
         return largest_that_fits(lambda context: self._fits(context, self.request.sequences), limit)
@@ -182,24 +199,60 @@ class _Space:
 
 
 def _speeds(
-    model: ModelSpec, weights: WeightCount, fmt: CacheFormat, machine: HardwareSpec, context: int, request: FitRequest
+    model: ModelSpec,
+    weights: WeightCount,
+    fmt: CacheFormat,
+    machine: HardwareSpec,
+    context: int,
+    request: FitRequest,
+    placement: Placement,
 ) -> tuple[Bound, Bound]:
+    """Decode and prefill on what each device does of a step; what devices send one another only adds to it."""
     ceiling = roof(machine, weights.linear_format, request.compute_format)
-    decode = count_step_work(model, weights, fmt, decode_batch(context, request.sequences))
-    prefill = count_step_work(model, weights, fmt, prompt(context), HeadPositions.LAST)
-    return bound_step("decode", decode, ceiling), bound_step("prefill", prefill, ceiling)
+    correlation = request.expert_correlation
+    works = {
+        "decode": count_step_work(
+            model, weights, fmt, decode_batch(context, request.sequences), correlation=correlation
+        ),
+        "prefill": count_step_work(model, weights, fmt, prompt(context), HeadPositions.LAST, correlation=correlation),
+    }
+    share = placement.step_share
+    decode, prefill = (
+        bound(name, math.ceil(work.flops * share), math.ceil(work.num_bytes * share), ceiling)
+        for name, work in works.items()
+    )
+    return decode, prefill
 
 
 def _assumptions(
-    model: ModelSpec, weights: WeightCount, request: FitRequest, machine: HardwareSpec | None
+    model: ModelSpec,
+    weights: WeightCount,
+    request: FitRequest,
+    machine: HardwareSpec | None,
+    placement: Placement,
+    cache: CacheCount,
 ) -> tuple[str, ...]:
+    params = count_params(model)
     lines = [f"weights stored as {weights.format_name}, {weights.bits_per_weight:.4g} bits a weight, scales included"]
+    lines += weights.notes
     if request.overhead_bytes is None:
         lines.append("overhead of the runtime taken as 2.5 GB; give the real one when it is known")
     if request.cache is None:
         lines.append("cache stored in 16 bits")
     if request.context_tokens is None:
         lines.append("context not given: taken as 4096 tokens, or the model's own limit where that is shorter")
+    if cache.state_bytes:
+        lines.append(f"recurrent states stored as: {cache.state_format}")
+    if placement.rule is not None:
+        lines.append(f"{placement.devices} devices, {placement.split} split: {placement.rule}")
+        lines.append("overhead is taken on each device; what devices send one another is not counted")
+    if params.active != params.total and machine is not None:
+        lines.append(
+            "experts read in a step: those expected when tokens choose uniformly, "
+            f"with a correlation of {request.expert_correlation:g} between tokens"
+        )
+    if machine is not None and machine.is_unified:
+        lines.append(f"the memory of {machine.name} is shared with the operating system, which needs some of it")
     if machine is not None:
         compute = request.compute_format or machine.compute_format(weights.linear_format)
         lines.append(f"speeds against {machine.name}: {compute or 'unknown'} dense peak; source {machine.source}")

@@ -249,7 +249,7 @@ def cache_table(result: VerifyResult) -> Table:
     return Table("KV cache", columns, tuple(rows), note)
 
 
-def _cache_sum(name: str, layers: str, num_bytes: int, factor: str) -> Cells:
+def _cache_sum(name: str, layers: str, num_bytes: int | None, factor: str) -> Cells:
     return (name, layers, "", "", "", format_count(num_bytes), format_bytes_binary(num_bytes), factor)
 
 

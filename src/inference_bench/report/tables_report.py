@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from inference_bench.accounting.cache import count_cache
 from inference_bench.accounting.params import count_params
 from inference_bench.facts.formats import NumberFormat, known_formats, number_format
 from inference_bench.facts.hardware import HardwareSpec, hardware, known_hardware
 from inference_bench.facts.load import known_model, known_models
 from inference_bench.facts.models import ModelSpec
+from inference_bench.predict.fit import cache_format
 from inference_bench.report.text import table, wrap
 from inference_bench.units import format_bytes_binary, format_count, format_number, format_si
 
@@ -34,8 +36,8 @@ def _model_row(model: ModelSpec) -> Row:
         "params_active": params.active,
         "num_hidden_layers": model.num_hidden_layers,
         "layers": [
-            {"type": attention.layer_type, "count": count, "sliding_window": attention.sliding_window}
-            for attention, count in model.attention_groups()
+            {"type": layer.layer_type, "count": layer.count, "sliding_window": layer.sliding_window}
+            for layer in count_cache(model, cache_format(None), 0).layers
         ],
         "max_position_embeddings": model.max_position_embeddings,
         "source": model.source.title,
@@ -51,9 +53,13 @@ def hardware_rows(name: str | None) -> list[Row]:
 def _hardware_row(machine: HardwareSpec) -> Row:
     return {
         "name": machine.name,
+        "kind": machine.kind,
         "memory_bytes": machine.memory_bytes,
         "bandwidth_bytes_per_s": machine.bandwidth_bytes_per_s,
         "peak_flops_per_s": dict(machine.peak_flops_per_s),
+        "acc16_flops_per_s": dict(machine.acc16_flops_per_s or {}),
+        "interconnect_bytes_per_s": machine.interconnect_bytes_per_s,
+        "tdp_w": machine.tdp_w,
         "printed": dict(machine.printed or {}),
         "origin": machine.origin,
         "note": machine.note,
@@ -91,8 +97,21 @@ def rows_text(kind: str, rows: Sequence[Row]) -> str:
     text = table(headers, cells, align)
     if len(rows) != 1:
         return text
-    note = f"\nnote: {rows[0]['note']}" if rows[0].get("note") else ""
+    if kind == "hardware":
+        text = f"{text}\n\n{_machine_details(rows[0])}"
+    note = f"\n{wrap('note: ' + rows[0]['note'])}" if rows[0].get("note") else ""
     return f"{text}\n\n{wrap('source: ' + rows[0]['source'])}\nas of: {rows[0]['as_of']}{note}"
+
+
+def _machine_details(row: Row) -> str:
+    """Every figure of one machine: the dense rates first, those with fp16 accumulation apart."""
+    dense = "with fp32 accumulation (int32 for int8)"
+    rows = [(f"{name} products", format_si(rate, "FLOP/s", 4), dense) for name, rate in row["peak_flops_per_s"].items()]
+    apart = "with fp16 accumulation; never taken for the dense rate"
+    rows += [(f"{name} products", format_si(rate, "FLOP/s", 4), apart) for name, rate in row["acc16_flops_per_s"].items()]
+    rows.append(("interconnect", format_si(row["interconnect_bytes_per_s"], "B/s"), "both directions summed"))
+    rows.append(("power", format_si(row["tdp_w"], "W"), row["kind"] or ""))
+    return table(("figure", "value", ""), rows, "lrl")
 
 
 Table = tuple[Sequence[str], list[tuple[str, ...]], str]

@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from inference_bench import hub
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.compare import ComparedPoint, Phase, batch_lines, read_gap
 from inference_bench.engines.base import RunningServer
@@ -203,7 +204,7 @@ def _ggml_name(name: str) -> str:
 def _served_model(request: VerifyRequest, server: RunningServer) -> tuple[LoadedModel, Path | None]:
     """What a running server serves: the model that was named, or its own file when that can be read here, or its name."""
     if request.model is not None:
-        model = load_model(request.model)
+        model = hub.load_model(request.model)
         return model, model.path
     own_path = Path(server.identity.model_path) if server.identity.model_path else None
     if own_path is not None and own_path.suffix == ".gguf" and own_path.is_file():

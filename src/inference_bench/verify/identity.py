@@ -16,7 +16,8 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from inference_bench import __version__
-from inference_bench.accounting.allocation import EngineAllocation, llama_cpp_allocation
+from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAllocation, LayerAllocation
+from inference_bench.accounting.allocation.llama_cpp import llama_cpp_allocation
 from inference_bench.accounting.cache import CacheFormat, count_cache
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
@@ -68,13 +69,20 @@ def check_cache(model: ModelSpec, figures: EngineFigures) -> CacheCheck | None:
     total, slots = figures.context_tokens_total, figures.num_slots
     if fmt is None or not figures.kv_buffers or not total or not slots:
         return None
-    ours = llama_cpp_allocation(model, fmt, total, slots, unified=bool(figures.kv_unified))
+    ours = llama_cpp_allocation(
+        model,
+        fmt,
+        total,
+        slots,
+        unified=bool(figures.kv_unified),
+        flash_attention=figures.flash_attention is not False,
+    )
     return CacheCheck(
-        printed=figures.kv_printed or "",
+        printed=" + ".join(filter(None, (figures.kv_printed, *(str(buffer.size) for buffer in figures.state_buffers)))),
         printed_cells=figures.kv_cells,
         predicted_bytes=ours.num_bytes,
         predicted_cells=max(layer.cells * layer.streams for layer in ours.layers),
-        logical_bytes=count_cache(model, fmt, total // slots, slots).num_bytes,
+        logical_bytes=count_cache(model, fmt, total // slots, slots).total_bytes,
         agrees=_agrees(ours, figures),
         rule=ours.rule,
     )
@@ -82,12 +90,27 @@ def check_cache(model: ModelSpec, figures: EngineFigures) -> CacheCheck | None:
 
 def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
     """Whether every buffer the engine printed is what our exact bytes would print as."""
-    kinds = {LayerType.FULL_ATTENTION: KVCacheKind.FULL, LayerType.SLIDING_ATTENTION: KVCacheKind.SLIDING}
+    printed = {buffer.kind: buffer.size for buffer in figures.kv_buffers if buffer.layers}
     expected: dict[KVCacheKind, int] = {}
     for layer in ours.layers:
-        expected[kinds[layer.layer_type]] = expected.get(kinds[layer.layer_type], 0) + layer.num_bytes
-    printed = {buffer.kind: buffer.size for buffer in figures.kv_buffers}
-    return set(printed) == set(expected) and all(printed[kind].agrees_with(expected[kind]) for kind in printed)
+        if layer.holds != STATE:
+            kind = _kind(layer, KVCacheKind.SLIDING in printed)
+            expected[kind] = expected.get(kind, 0) + layer.num_bytes
+    states = [buffer.size for buffer in figures.state_buffers]
+    return (
+        set(printed) == set(expected)
+        and all(printed[kind].agrees_with(expected[kind]) for kind in printed)
+        and len(states) == (1 if ours.state_bytes else 0)
+        and all(size.agrees_with(ours.state_bytes) for size in states)
+    )
+
+
+def _kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
+    """The engine's cache that a row belongs to."""
+    if layer.holds == INDEX_KEYS:
+        return KVCacheKind.INDEX
+    windowed = layer.layer_type in (LayerType.SLIDING_ATTENTION, LayerType.CHUNKED_ATTENTION)
+    return KVCacheKind.SLIDING if windowed and has_sliding else KVCacheKind.FULL
 
 
 def manifest_sha256(model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]) -> str:

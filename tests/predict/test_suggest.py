@@ -1,0 +1,96 @@
+from __future__ import annotations
+
+import pytest
+from shapes import reference_model
+
+from inference_bench.facts.hardware import HardwareSpec, hardware, known_hardware
+from inference_bench.facts.load import load_model
+from inference_bench.facts.models import LoadedModel
+from inference_bench.facts.source import Source
+from inference_bench.predict.engine_command import engine_commands
+from inference_bench.predict.fit import FitRequest, fit
+from inference_bench.predict.suggest import rank_machines, suggest
+
+
+def card(gigabytes: int) -> HardwareSpec:
+    return HardwareSpec("a card", gigabytes * 10**9, 1e12, {"bf16": 165e12}, Source("a test", "2026-11-29"))
+
+
+@pytest.mark.parametrize("engine", ["none", "llama.cpp", "vllm"])
+def test_every_suggestion_fits_and_needs_less_than_what_was_asked(engine: str) -> None:
+    model, request = LoadedModel(reference_model()), FitRequest("bf16", "fp16", 32768, 2, engine)
+    assert fit(model, card(24), request).fits is False
+    found = suggest(model, card(24), request)
+    assert found
+    for item in found:
+        assert item.answer.fits is True
+        assert item.saved_bytes > 0
+        again = fit(model, card(24), item.request)
+        assert again.needed_bytes == item.answer.needed_bytes
+
+
+def test_the_first_keeps_the_context_and_the_most_bits() -> None:
+    # 19.1 GB of bf16 weights and 2.5 GB overhead leave 8.4 GB of 30: one sequence of 32768 tokens takes 4.83 GB, two 9.66
+    found = suggest(LoadedModel(reference_model()), card(30), FitRequest("bf16", "fp16", 32768, 2, "none"))
+    first = found[0]
+    assert first.answer.cache.context_tokens == 32768
+    assert first.request.weights == "bf16"
+    assert first.request.cache == "fp8"
+
+
+def test_no_suggestion_is_beaten_by_another_in_everything() -> None:
+    found = suggest(LoadedModel(reference_model()), card(16), FitRequest("bf16", "fp16", 32768, 1, "llama.cpp"))
+    keys = [(item.answer.cache.context_tokens, item.bits_per_weight, item.answer.cache.num_bytes) for item in found]
+    assert len(set(keys)) == len(keys)
+    for one in keys:
+        assert not any(
+            all(a >= b for a, b in zip(other, one, strict=True))
+            for other in keys
+            if other != one and other[0] == one[0]
+        )
+
+
+def test_what_already_fits_is_its_own_first_suggestion() -> None:
+    found = suggest(LoadedModel(reference_model()), card(80), FitRequest("bf16", "fp16", 4096, 1))
+    assert found[0].saved_bytes == 0
+
+
+def test_nothing_fits_a_card_that_is_too_small() -> None:
+    assert suggest(LoadedModel(reference_model()), card(4), FitRequest("bf16")) == ()
+
+
+def test_machines_that_fit_come_first_and_the_fastest_first_among_them() -> None:
+    rows = rank_machines(load_model("qwen3-8b"), known_hardware(), FitRequest(context_tokens=32768))
+    assert len(rows) == len(known_hardware())
+    fits = [row.answer.fits for row in rows]
+    assert fits == sorted(fits, key=lambda value: {True: 0, None: 1, False: 2}[value])
+    rates = [row.decode_bound_tokens_per_s or 0 for row in rows if row.answer.fits]
+    assert len(rates) > 3
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_each_engines_command_carries_what_was_counted() -> None:
+    answer = fit(load_model("qwen3-8b"), hardware("h100"), FitRequest("fp8", "fp8", 32768, 8, "vllm"))
+    llama, vllm, sglang = (item.command for item in engine_commands(answer, num_gpus=2))
+    assert "-c 262144 -np 8" in llama
+    assert "--max-model-len 32768 --max-num-seqs 8 --kv-cache-dtype fp8" in vllm
+    assert "--tensor-parallel-size 2" in vllm
+    assert "--context-length 32768 --max-running-requests 8" in sglang
+    share = float(vllm.split("--gpu-memory-utilization ")[1].split()[0])
+    assert share * 85_520_809_984 >= answer.needed_bytes
+
+
+def test_a_quantised_value_cache_of_llama_cpp_asks_for_flash_attention() -> None:
+    answer = fit(load_model("qwen3-8b"), hardware("4090"), FitRequest("int4-g128", "q8_0", 4096, 1, "llama.cpp"))
+    llama, vllm, _ = engine_commands(answer)
+    assert "-ctk q8_0 -ctv q8_0 -fa on" in llama.command
+    assert "no q8_0 cache" in vllm.note
+
+
+def test_a_name_with_spaces_is_quoted() -> None:
+    answer = fit(LoadedModel(reference_model()), hardware("4090"))
+    assert "a b" not in answer.model.name
+    from dataclasses import replace
+
+    odd = replace(answer, model=replace(answer.model, name="a b; rm -rf x"))
+    assert "'a b; rm -rf x.gguf'" in engine_commands(odd)[0].command
