@@ -1,19 +1,30 @@
 from __future__ import annotations
 
 import pytest
-from shapes import cache_in, reference_model
 
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.accounting.work import StepWork, count_step_work, decode_batch
-from inference_bench.compare import ComparedPoint, MeasuredPoint, Phase, Verdict, batch_lines, compare_point, fit_line, read_gap
+from inference_bench.compare import (
+    ComparedPoint,
+    MeasuredPoint,
+    Phase,
+    Verdict,
+    batch_lines,
+    compare_point,
+    fit_line,
+    read_gap,
+)
 from inference_bench.roofline import Roof
+from shapes import cache_in, reference_model
 
 CEILING = Roof(1e12, 165e12, "bf16")
 
 
 def work(batch: int) -> StepWork:
     model = reference_model()
-    return count_step_work(model, count_weights(model, weight_plan("int4-g128")), cache_in("bf16"), decode_batch(5000, batch))
+    return count_step_work(
+        model, count_weights(model, weight_plan("int4-g128")), cache_in("bf16"), decode_batch(5000, batch)
+    )
 
 
 def compared(batch: int, seconds: float, ceiling: Roof = CEILING) -> ComparedPoint:

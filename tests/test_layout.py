@@ -57,13 +57,22 @@ def test_no_function_is_over_60_lines_and_no_file_over_400(path: Path) -> None:
             assert (node.end_lineno or 0) - node.lineno + 1 <= 60, f"{path}:{node.lineno} {node.name}"
 
 
-@pytest.mark.parametrize("path", [path for path in FILES if path.name != "units.py"], ids=lambda path: str(path.relative_to(SOURCE)))
+@pytest.mark.parametrize(
+    "path", [path for path in FILES if path.name != "units.py"], ids=lambda path: str(path.relative_to(SOURCE))
+)
 def test_scale_factors_live_in_units_alone(path: Path) -> None:
     code = "\n".join(line.partition("#")[0] for line in path.read_text(encoding="utf-8").splitlines())
-    found = re.findall(r"(?<![\w.\"'])(?:1e[369]|1e12|1e15|10\*\*(?:3|6|9|12)|2\*\*[1-6]0|1024 ?\*\* ?\d)(?![\w.])", code)
+    found = re.findall(
+        r"(?<![\w.\"'])(?:1e[369]|1e12|1e15|10\*\*(?:3|6|9|12)|2\*\*[1-6]0|1024 ?\*\* ?\d)(?![\w.])", code
+    )
     assert not found, f"{path}: {found}"
 
 
 def test_no_input_is_checked_with_assert() -> None:
-    asserts = [f"{path}:{node.lineno}" for path in FILES for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))) if isinstance(node, ast.Assert)]
+    asserts = [
+        f"{path}:{node.lineno}"
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assert)
+    ]
     assert asserts == []

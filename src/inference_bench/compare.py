@@ -205,4 +205,3 @@ def _line_meaning(line: BatchLine, ratio: float | None) -> str:
     if ratio is not None and ratio > 3:
         return "Batching buys little here: the engine's own arithmetic for each sequence, not memory, sets the pace."
     return "Shared and per-sequence work are of the same size here."
-

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import pytest
-from shapes import cache_in, reference_model
 
 from inference_bench.accounting.allocation import llama_cpp_allocation, vllm_allocation
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.load import known_model
+from shapes import cache_in, reference_model
 
 MIB = 2**20
 

@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import cache_in, golden, hybrid_model, reference_model
 
 from inference_bench.accounting.cache import count_cache, count_kv_bytes_per_token, count_position_bytes
 from inference_bench.errors import RequestError
 from inference_bench.facts.load import known_model
 from inference_bench.facts.models import Attention
+from shapes import cache_in, golden, hybrid_model, reference_model
 
 
 @pytest.mark.parametrize(("name", "expected"), golden("kv_bytes_per_token_bf16").items())

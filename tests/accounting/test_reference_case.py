@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from shapes import cache_in, golden, reference_model
 
 from inference_bench.accounting.cache import count_cache, count_kv_bytes_per_token
 from inference_bench.accounting.params import (
@@ -16,6 +15,7 @@ from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.accounting.work import HeadPositions, SequenceStep, StepWork, count_step_work, decode_batch, prompt
 from inference_bench.predict.capacity import FullLoad, count_sequences, count_shared_prefix_sequences
 from inference_bench.predict.latency import predict_end_to_end_seconds, predict_prefill_seconds
+from shapes import cache_in, golden, reference_model
 
 ARTIFACT = "int4-g128,embedding=int8,head=int8"
 ROUNDED_WEIGHT_BYTES = 5_500_000_000  # the specification rounds the artifact to 5.5 GB wherever it computes a time
@@ -114,7 +114,9 @@ def test_full_load_accounting_equals_the_published_rates() -> None:
 def test_sequences_that_fit_equal_the_published_counts() -> None:
     free, model = 16_000_000_000, reference_model()
     check("full_length_requests_bf16", count_sequences(free, count_cache(model, cache_in("bf16"), 6000).num_bytes))
-    check("full_length_requests_int8_cache", count_sequences(free, count_cache(model, cache_in("int8"), 6000).num_bytes))
+    check(
+        "full_length_requests_int8_cache", count_sequences(free, count_cache(model, cache_in("int8"), 6000).num_bytes)
+    )
     prefix, own = (count_cache(model, cache_in("bf16"), tokens).num_bytes for tokens in (3000, 3000))
     check("shared_prefix_requests", count_shared_prefix_sequences(free, prefix, own))
 

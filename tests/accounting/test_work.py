@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import cache_in, golden, hybrid_model, reference_model
 
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import count_weights, weight_plan
@@ -21,6 +20,7 @@ from inference_bench.accounting.work import (
 from inference_bench.errors import RequestError
 from inference_bench.facts.load import known_model
 from inference_bench.facts.models import Attention
+from shapes import cache_in, golden, hybrid_model, reference_model
 
 
 def test_a_large_matrix_vector_product_in_16_bits_does_one_flop_a_byte() -> None:
@@ -35,7 +35,10 @@ def test_that_product_reaches_a_third_of_a_percent_of_an_h100() -> None:
 
 
 def test_decode_attention_with_four_queries_a_key_does_four_flops_a_byte_in_16_bits() -> None:
-    assert decode_attention_intensity(Attention(32, 8, 128), 2) == golden("intensity")["decode_attention_4q_per_kv_bf16"][0]
+    assert (
+        decode_attention_intensity(Attention(32, 8, 128), 2)
+        == golden("intensity")["decode_attention_4q_per_kv_bf16"][0]
+    )
 
 
 def test_flops_of_a_token_are_two_a_matmul_parameter_plus_attention() -> None:

@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import gguf
 import pytest
-from shapes import golden
 
 from inference_bench.accounting.weights import weight_plan
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.formats import ggml_format, known_formats, number_format
+from shapes import golden
 
 
 @pytest.mark.parametrize(("name", "bits"), golden("bits_per_weight").items())
@@ -35,7 +35,7 @@ def test_names_are_found_whatever_their_case_and_spelling() -> None:
 
 
 def test_an_unknown_format_names_the_nearest() -> None:
-    with pytest.raises(UnknownNameError, match="q4_0|q4_1|q4_k"):
+    with pytest.raises(UnknownNameError, match=r"q4_0|q4_1|q4_k"):
         number_format("q4_9")
     with pytest.raises(UnknownNameError, match="9999"):
         ggml_format(9999)

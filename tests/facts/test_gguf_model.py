@@ -15,12 +15,20 @@ from inference_bench.facts.gguf_model import load_gguf
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 64, 12, 4, 2, 32, 96, 100
 
 
-def write_model(path: Path, architecture: str = "llama", *, tied: bool = False, drop: str = "", **metadata: Any) -> Path:
+def write_model(
+    path: Path, architecture: str = "llama", *, tied: bool = False, drop: str = "", **metadata: Any
+) -> Path:
     writer = gguf.GGUFWriter(path, architecture)
     values: dict[str, Any] = {
-        "block_count": LAYERS, "embedding_length": HIDDEN, "attention.head_count": HEADS, "attention.head_count_kv": KV_HEADS,
-        "attention.key_length": HEAD_DIM, "attention.value_length": HEAD_DIM, "feed_forward_length": FFN, "context_length": 512,
-    } | metadata  # fmt: skip
+        "block_count": LAYERS,
+        "embedding_length": HIDDEN,
+        "attention.head_count": HEADS,
+        "attention.head_count_kv": KV_HEADS,
+        "attention.key_length": HEAD_DIM,
+        "attention.value_length": HEAD_DIM,
+        "feed_forward_length": FFN,
+        "context_length": 512,
+    } | metadata
     for key, value in values.items():
         if isinstance(value, list):
             writer.add_array(f"{architecture}.{key}", value)
@@ -31,11 +39,16 @@ def write_model(path: Path, architecture: str = "llama", *, tied: bool = False, 
         shapes["output.weight"] = (VOCAB, HIDDEN)
     for layer in range(LAYERS):
         shapes |= {
-            f"blk.{layer}.attn_norm.weight": (HIDDEN,), f"blk.{layer}.ffn_norm.weight": (HIDDEN,),
-            f"blk.{layer}.attn_q.weight": (HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_k.weight": (KV_HEADS * HEAD_DIM, HIDDEN),
-            f"blk.{layer}.attn_v.weight": (KV_HEADS * HEAD_DIM, HIDDEN), f"blk.{layer}.attn_output.weight": (HIDDEN, HEADS * HEAD_DIM),
-            f"blk.{layer}.ffn_gate.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_up.weight": (FFN, HIDDEN), f"blk.{layer}.ffn_down.weight": (HIDDEN, FFN),
-        }  # fmt: skip
+            f"blk.{layer}.attn_norm.weight": (HIDDEN,),
+            f"blk.{layer}.ffn_norm.weight": (HIDDEN,),
+            f"blk.{layer}.attn_q.weight": (HEADS * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_k.weight": (KV_HEADS * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_v.weight": (KV_HEADS * HEAD_DIM, HIDDEN),
+            f"blk.{layer}.attn_output.weight": (HIDDEN, HEADS * HEAD_DIM),
+            f"blk.{layer}.ffn_gate.weight": (FFN, HIDDEN),
+            f"blk.{layer}.ffn_up.weight": (FFN, HIDDEN),
+            f"blk.{layer}.ffn_down.weight": (HIDDEN, FFN),
+        }
     for name, shape in shapes.items():
         if name != drop:
             writer.add_tensor(name, np.zeros(shape, dtype=np.float16 if len(shape) == 2 else np.float32))
@@ -87,7 +100,9 @@ def test_gemma_3_windows_follow_the_period_of_six(tmp_path: Path) -> None:
         ({"expert_count": 8}, "mixture of experts"),
     ],
 )
-def test_metadata_that_cannot_be_counted_is_refused_by_key(tmp_path: Path, metadata: dict[str, Any], message: str) -> None:
+def test_metadata_that_cannot_be_counted_is_refused_by_key(
+    tmp_path: Path, metadata: dict[str, Any], message: str
+) -> None:
     with pytest.raises(ModelFileError, match=message):
         load_gguf(write_model(tmp_path / "m.gguf", **metadata))
 
@@ -100,7 +115,7 @@ def test_an_architecture_that_is_not_counted_is_refused_by_name(tmp_path: Path) 
 def test_a_file_cut_short_is_refused(tmp_path: Path) -> None:
     path = write_model(tmp_path / "m.gguf")
     path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(ModelFileError, match="end|truncated"):
+    with pytest.raises(ModelFileError, match=r"end|truncated"):
         load_gguf(path)
 
 

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapes import hybrid_model, reference_model
 
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec, hardware
@@ -11,6 +10,7 @@ from inference_bench.facts.load import load_model
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
 from inference_bench.predict.fit import FitRequest, cache_format, fit
+from shapes import hybrid_model, reference_model
 
 ARTIFACT = "int4-g128,embedding=int8,head=int8"
 
@@ -31,7 +31,9 @@ def test_the_reference_case_fits_24_gb_with_the_published_number_of_sequences() 
 def test_the_true_cache_of_a_hybrid_fits_where_the_usual_formula_says_no() -> None:
     # between the true 0.518 GB and the 1.745 GB of 52 full layers
     weights = fit(LoadedModel(hybrid_model()), None, FitRequest("bf16", overhead_bytes=0)).weights.total
-    answer = fit(LoadedModel(hybrid_model()), card(weights + 10**9), FitRequest("bf16", "fp16", 32768, overhead_bytes=0))
+    answer = fit(
+        LoadedModel(hybrid_model()), card(weights + 10**9), FitRequest("bf16", "fp16", 32768, overhead_bytes=0)
+    )
     assert (answer.fits, answer.naive_fits) == (True, False)
     assert answer.cache.num_bytes == 517_996_544
 
@@ -46,7 +48,9 @@ def test_the_longest_context_fits_and_one_token_more_does_not(sequences: int, me
     if longest:
         assert fit(model, card(memory), FitRequest("int4-g128", None, longest, sequences, overhead_bytes=0)).fits
     if longest < 131_072:
-        assert not fit(model, card(memory), FitRequest("int4-g128", None, longest + 1, sequences, overhead_bytes=0)).fits
+        assert not fit(
+            model, card(memory), FitRequest("int4-g128", None, longest + 1, sequences, overhead_bytes=0)
+        ).fits
 
 
 @pytest.mark.parametrize("engine", ["none", "llama.cpp", "vllm"])

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from shapes import cache_in, reference_model
 
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.compare import Phase
@@ -9,6 +8,7 @@ from inference_bench.records import Origin, RequestRecord, RequestStatus, Server
 from inference_bench.roofline import Roof
 from inference_bench.verify.plan import Plan, Setting
 from inference_bench.verify.points import Served, decode_point, prefill_point
+from shapes import cache_in, reference_model
 
 CEILING = Roof(1e12, 165e12, "bf16")
 
@@ -18,12 +18,28 @@ def served() -> Served:
     return Served(model, count_weights(model, weight_plan("bf16")), cache_in("bf16"))
 
 
-def record(times: list[float], *, tokens: int | None = None, prompt: int = 100, cached: int = 0, status: RequestStatus = RequestStatus.COMPLETED) -> RequestRecord:
+def record(
+    times: list[float],
+    *,
+    tokens: int | None = None,
+    prompt: int = 100,
+    cached: int = 0,
+    status: RequestStatus = RequestStatus.COMPLETED,
+) -> RequestRecord:
     return RequestRecord(
-        "r", Origin.MEASURED, Stage.MEASURE, status, 0.0, 0.001, times[-1] if times else 1.0, tuple(times),
-        prompt_tokens=prompt, cached_prompt_tokens=cached, output_tokens=len(times) if tokens is None else tokens,
+        "r",
+        Origin.MEASURED,
+        Stage.MEASURE,
+        status,
+        0.0,
+        0.001,
+        times[-1] if times else 1.0,
+        tuple(times),
+        prompt_tokens=prompt,
+        cached_prompt_tokens=cached,
+        output_tokens=len(times) if tokens is None else tokens,
         server_timings=ServerTimings(prefill_s=0.4, output_tokens=len(times), decode_s=0.05 * len(times)),
-    )  # fmt: skip
+    )
 
 
 def stream(first: float, step: float, count: int) -> RequestRecord:
@@ -31,7 +47,9 @@ def stream(first: float, step: float, count: int) -> RequestRecord:
 
 
 def test_prefill_is_the_median_time_to_the_first_token_of_a_request_alone() -> None:
-    point = prefill_point(Setting(1, 100, 4), [(stream(first, 0.05, 4),) for first in (0.5, 0.7, 0.6)], served(), CEILING)
+    point = prefill_point(
+        Setting(1, 100, 4), [(stream(first, 0.05, 4),) for first in (0.5, 0.7, 0.6)], served(), CEILING
+    )
     assert point is not None
     assert point.measured.phase is Phase.PREFILL
     assert point.measured.seconds == pytest.approx(0.6)
@@ -71,7 +89,9 @@ def test_a_wave_whose_gaps_are_not_steps_gives_no_point(wave: tuple[RequestRecor
 
 
 def test_no_completed_request_gives_no_prefill_point() -> None:
-    assert prefill_point(Setting(1, 100, 4), [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None
+    assert (
+        prefill_point(Setting(1, 100, 4), [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None
+    )
 
 
 def test_the_plan_visits_every_setting_before_any_a_second_time() -> None:

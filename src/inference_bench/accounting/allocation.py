@@ -88,7 +88,9 @@ def llama_cpp_allocation(
     )
 
 
-def vllm_allocation(model: ModelSpec, fmt: CacheFormat, context_tokens: int, sequences: int, block_size: int = 16) -> EngineAllocation:
+def vllm_allocation(
+    model: ModelSpec, fmt: CacheFormat, context_tokens: int, sequences: int, block_size: int = 16
+) -> EngineAllocation:
     """The blocks vLLM takes for so many sequences of one length, for models whose layers are all alike.
 
     Formula:  ceil(t / block) blocks a sequence, each block · bytes of one position in every layer

@@ -181,7 +181,9 @@ def _attention(model: ModelSpec, fmt: CacheFormat, sequences: Sequence[SequenceS
             layers = num_layers * step.count
             pairs = count_attended_pairs(step.num_cached, step.num_new, attention.sliding_window)
             flops += layers * _flops_per_pair(attention) * pairs
-            read += layers * per_position * count_read_positions(step.num_cached, step.num_new, attention.sliding_window)
+            read += (
+                layers * per_position * count_read_positions(step.num_cached, step.num_new, attention.sliding_window)
+            )
             written += layers * per_position * step.num_new
     return Operation("attention", flops, 0, read, written)
 

@@ -50,10 +50,10 @@ def batch_curve_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | N
     Unit:  tokens/s over sequences
     """
     measured = [_measured_row(point) for point in result.points if point.measured.phase is Phase.DECODE]
-    if not measured:
-        return None
     ceiling = [_row("ceiling", item.batch, item.context_tokens, item.tokens_per_s) for item in result.curve]
     lines = [*measured, *ceiling]
+    if not measured or len({row["batch"] for row in lines}) < 2:
+        return None
     contexts = [context_label(tokens) for tokens in sorted({row["context_tokens"] for row in lines})]
     frame, (colour, dash) = place_legends(
         Frame(width_px, 240 if is_narrow(width_px) else 300, left=52),

@@ -27,7 +27,14 @@ def run(options: argparse.Namespace) -> int:
     metrics = summarise(stored.records)
     dropped = stored.num_dropped_lines
     if options.json:
-        print_json({"schema": "inference-bench/load/1", **metrics_json(metrics), "dropped_lines": dropped, "run_dir": str(folder)})
+        print_json(
+            {
+                "schema": "inference-bench/load/1",
+                **metrics_json(metrics),
+                "dropped_lines": dropped,
+                "run_dir": str(folder),
+            }
+        )
     else:
         print(metrics_text(metrics))
         print(f"\n{folder}: {dropped} line(s) cut short were left out" if dropped else f"\n{folder}")

@@ -15,13 +15,15 @@ from fractions import Fraction
 from typing import Final
 
 from inference_bench.errors import RequestError, UnknownNameError
-from inference_bench.facts.source import Source
 from inference_bench.facts.names import find_name
+from inference_bench.facts.source import Source
 
 _IEEE: Final = Source("IEEE 754-2019; bfloat16 as in Google Cloud TPU documentation", "2026-11-29")
 _OCP: Final = Source("OCP Microscaling Formats (MX) specification v1.0; OCP 8-bit floating point v1.0", "2026-11-29")
 _GGML: Final = Source("ggml block structures, as gguf 0.19.0 lists them (GGML_QUANT_SIZES)", "2026-11-29")
-_GROUP: Final = Source("symmetric group quantisation: 4 bits a value, one fp16 scale (and zero point) a group", "2026-11-29")
+_GROUP: Final = Source(
+    "symmetric group quantisation: 4 bits a value, one fp16 scale (and zero point) a group", "2026-11-29"
+)
 
 # Which peak a format's matrix products run at, best first. Weight-only formats are dequantised and computed in 16 bits.
 _IN_16_BIT: Final = ("bf16", "fp16", "fp32")
@@ -63,7 +65,9 @@ class NumberFormat:
         return num_values // row * blocks_per_row * self.block_bytes
 
 
-def _plain(name: str, num_bytes: int, compute: tuple[str, ...], ggml_type: int | None, source: Source = _IEEE) -> NumberFormat:
+def _plain(
+    name: str, num_bytes: int, compute: tuple[str, ...], ggml_type: int | None, source: Source = _IEEE
+) -> NumberFormat:
     return NumberFormat(name, 1, num_bytes, compute, source, ggml_type)
 
 
@@ -91,7 +95,15 @@ _FORMATS: Final = (
     _group("int4-g128-zp", 128, 68, "4-bit, one fp16 scale and one fp16 zero point per 128"),
     _group("int4-g4096", 4096, 2050, "4-bit, one fp16 scale per 4096"),
     NumberFormat("mxfp4", 32, 17, ("fp4", *_IN_16_BIT), _OCP, 39, "4-bit float, one 8-bit scale per 32"),
-    NumberFormat("nvfp4", 16, 9, ("fp4", *_IN_16_BIT), _GGML, 40, "4-bit float, one fp8 scale per 16; a scale per tensor not counted"),
+    NumberFormat(
+        "nvfp4",
+        16,
+        9,
+        ("fp4", *_IN_16_BIT),
+        _GGML,
+        40,
+        "4-bit float, one fp8 scale per 16; a scale per tensor not counted",
+    ),
     _ggml("q4_0", 2, 32, 18),
     _ggml("q4_1", 3, 32, 20),
     _ggml("q5_0", 6, 32, 22),
@@ -120,7 +132,15 @@ _FORMATS: Final = (
 
 _BY_NAME: Final = {fmt.name: fmt for fmt in _FORMATS}
 _BY_GGML_TYPE: Final = {fmt.ggml_type: fmt for fmt in _FORMATS if fmt.ggml_type is not None}
-_ALIASES: Final = {"f32": "fp32", "f16": "fp16", "f64": "fp64", "float32": "fp32", "float16": "fp16", "half": "fp16", "bfloat16": "bf16"}
+_ALIASES: Final = {
+    "f32": "fp32",
+    "f16": "fp16",
+    "f64": "fp64",
+    "float32": "fp32",
+    "float16": "fp16",
+    "half": "fp16",
+    "bfloat16": "bf16",
+}
 
 
 def known_formats() -> tuple[NumberFormat, ...]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.errors import ModelFileError, UnknownNameError
+from inference_bench.facts.fields import MAX_FIELD, shown
 from inference_bench.facts.formats import ggml_format
 from inference_bench.facts.gguf import check_tensor_extents, read_gguf_header
 from inference_bench.facts.gguf_header import GGUFArray, GGUFHeader, GGUFTensor
@@ -93,16 +94,18 @@ class _Metadata:
     def optional(self, key: str) -> int | tuple[int, ...] | None:
         """A whole number, or one for each layer; None when absent."""
         value = self.header.metadata.get(f"{self.architecture}.{key}")
-        numbers = value.values if isinstance(value, GGUFArray) else value
-        items = numbers if isinstance(numbers, tuple) else (numbers,)
         if value is None:
             return None
-        for item in items:
-            if isinstance(item, bool) or not isinstance(item, int) or not 0 < item < 1 << 40:
-                raise ModelFileError(
-                    f"{self.file_name}: {self.architecture}.{key} is {str(item)[:40]}; a whole number above zero is needed"
-                )
-        return tuple(int(item) for item in items) if isinstance(value, GGUFArray) else int(items[0])
+        if isinstance(value, GGUFArray):
+            return tuple(self._positive(key, item) for item in value.values or ())
+        return self._positive(key, value)
+
+    def _positive(self, key: str, item: object) -> int:
+        if isinstance(item, bool) or not isinstance(item, int) or not 0 < item <= MAX_FIELD:
+            raise ModelFileError(
+                f"{self.file_name}: {self.architecture}.{key} is {shown(item)}; a whole number above zero is needed"
+            )
+        return item
 
     def integer(self, key: str) -> int:
         """One whole number that must be there."""
@@ -165,7 +168,9 @@ class _Metadata:
                     output_bias=has(f"blk.{index}.attn_output.bias"),
                     query_key_norm=has(f"blk.{index}.attn_q_norm.weight"),
                 ),
-                FeedForward(widths[index], gated=has(f"blk.{index}.ffn_gate.weight"), bias=has(f"blk.{index}.ffn_up.bias")),
+                FeedForward(
+                    widths[index], gated=has(f"blk.{index}.ffn_gate.weight"), bias=has(f"blk.{index}.ffn_up.bias")
+                ),
                 num_norms=sum(1 for name in tensor_names if _LAYER_NORM.fullmatch(name)),
             )
             for index in range(num_layers)

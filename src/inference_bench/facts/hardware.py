@@ -94,7 +94,7 @@ def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareS
         raise HardwareFileError(f"{what} has an unknown field {shown(unknown[0])}; known: {', '.join(sorted(allowed))}")
     peaks = values.get("peak", {})
     if not isinstance(peaks, Mapping):
-        raise HardwareFileError(f"{what}: peak is {shown(peaks)}; a table such as bf16 = \"165 TFLOPS\" is needed")
+        raise HardwareFileError(f'{what}: peak is {shown(peaks)}; a table such as bf16 = "165 TFLOPS" is needed')
     if odd := [name for name in peaks if name not in KNOWN_PEAKS]:
         raise HardwareFileError(f"{what}: peak {shown(odd[0])} is not known; known: {', '.join(KNOWN_PEAKS)}")
     memory = values.get("memory")
@@ -118,5 +118,7 @@ def _amount(value: object, unit: str, what: str) -> float:
         except QuantityError as error:
             raise HardwareFileError(str(error)) from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        raise HardwareFileError(f"{what} is {shown(value)}; a number above zero in {unit}, or text with a unit, is needed")
+        raise HardwareFileError(
+            f"{what} is {shown(value)}; a number above zero in {unit}, or text with a unit, is needed"
+        )
     return float(value)

@@ -73,7 +73,9 @@ def _load_path(path: Path) -> LoadedModel:
     if path.is_dir():
         path = path / "config.json"
         if not path.is_file():
-            raise ModelConfigError(f"the folder {path.parent} holds no config.json; give a model folder or a model file")
+            raise ModelConfigError(
+                f"the folder {path.parent} holds no config.json; give a model folder or a model file"
+            )
     try:
         with path.open("rb") as file:
             magic = file.read(len(_GGUF_MAGIC))
@@ -93,7 +95,9 @@ def _load_path(path: Path) -> LoadedModel:
 def _read_text(path: Path) -> str:
     try:
         if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelConfigError(f"{path.name} has {path.stat().st_size} bytes; a config has at most {MAX_JSON_BYTES}")
+            raise ModelConfigError(
+                f"{path.name} has {path.stat().st_size} bytes; a config has at most {MAX_JSON_BYTES}"
+            )
         return path.read_text(encoding="utf-8")
     except OSError as error:
         raise ModelConfigError(f"cannot read {path}: {error.strerror or error}") from None

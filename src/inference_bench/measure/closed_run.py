@@ -70,29 +70,51 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         ClosedLoop(request.concurrency, request.num_requests),
         request.seed,
     )
-    target = Target(request.url, request.served_model, Endpoint(request.endpoint), request.api_key, {"ignore_eos": True})
+    target = Target(
+        request.url, request.served_model, Endpoint(request.endpoint), request.api_key, {"ignore_eos": True}
+    )
     if target.model is None:
-        target = Target(target.base_url, first_served_model(target), target.endpoint, request.api_key, target.extra_body)
+        target = Target(
+            target.base_url, first_served_model(target), target.endpoint, request.api_key, target.extra_body
+        )
     floor = measure_client_floor()
     folder = RunFolder.create(request.runs, "load")
     folder.update_meta({"target": target.base_url, "served_model": target.model, "seed": request.seed})
     with folder.open_writer() as writer:
         say("warming up")
-        prompts, clock, timeouts = PromptMaker(request.seed, salt=folder.path.name), RunClock(), Timeouts(total_s=request.timeout_s)
+        prompts, clock, timeouts = (
+            PromptMaker(request.seed, salt=folder.path.name),
+            RunClock(),
+            Timeouts(total_s=request.timeout_s),
+        )
         shapes = tuple(RequestShape(words, _WARMUP_OUTPUT) for words in _WARMUP_WORDS)
         warm = run_closed_loop(
-            target, Workload("warmup", shapes, ClosedLoop(1, len(shapes)), request.seed),
-            stage=Stage.WARMUP, group="warmup", writer=writer.append, timeouts=timeouts, clock=clock, prompts=prompts,
-        )  # fmt: skip
+            target,
+            Workload("warmup", shapes, ClosedLoop(1, len(shapes)), request.seed),
+            stage=Stage.WARMUP,
+            group="warmup",
+            writer=writer.append,
+            timeouts=timeouts,
+            clock=clock,
+            prompts=prompts,
+        )
         samples = _counted(warm.records)
         if samples:
             prompts.fit = calibrate(samples)
         result = run_closed_loop(
-            warm.target, workload, group="measure", writer=writer.append, timeouts=timeouts, clock=clock, prompts=prompts,
+            warm.target,
+            workload,
+            group="measure",
+            writer=writer.append,
+            timeouts=timeouts,
+            clock=clock,
+            prompts=prompts,
             progress=lambda ended, planned: say(f"{ended} of {planned} requests ended"),
-        )  # fmt: skip
+        )
     metrics = summarise(result.records)
-    return LoadRun(target.base_url, target.model, workload, metrics, result.health, floor, warm.dropped_fields, folder.path)
+    return LoadRun(
+        target.base_url, target.model, workload, metrics, result.health, floor, warm.dropped_fields, folder.path
+    )
 
 
 def _counted(records: tuple[RequestRecord, ...]) -> list[tuple[int, int]]:

@@ -140,7 +140,9 @@ def _context(model: ModelSpec, request: FitRequest) -> int:
     return context
 
 
-def _allocation(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, engine: str) -> EngineAllocation | None:
+def _allocation(
+    model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, engine: str
+) -> EngineAllocation | None:
     if engine == "llama.cpp":
         return llama_cpp_allocation(model, fmt, context * sequences, sequences)
     if engine == "vllm":

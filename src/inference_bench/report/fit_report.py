@@ -98,7 +98,13 @@ def _allocation_json(answer: FitAnswer) -> dict[str, Any] | None:
         "rule": allocation.rule,
         "context_tokens_per_sequence": allocation.context_tokens_per_sequence,
         "layers": [
-            {"type": row.layer_type, "count": row.count, "cells": row.cells, "streams": row.streams, "bytes": row.num_bytes}
+            {
+                "type": row.layer_type,
+                "count": row.count,
+                "cells": row.cells,
+                "streams": row.streams,
+                "bytes": row.num_bytes,
+            }
             for row in allocation.layers
         ],
     }
@@ -164,12 +170,16 @@ def _verdict(answer: FitAnswer) -> str:
     if answer.machine is None:
         return wrap(f"{what} need {_both(answer.needed_bytes)}; name a machine to see whether it fits.")
     if answer.fits is None:
-        return wrap(f"{what} need {_both(answer.needed_bytes)}; how much memory {answer.machine.name} has is not known.")
+        return wrap(
+            f"{what} need {_both(answer.needed_bytes)}; how much memory {answer.machine.name} has is not known."
+        )
     word = "fits" if answer.fits else "does not fit"
     spare = f"{_both(abs(answer.headroom_bytes or 0))} {'to spare' if answer.fits else 'too much'}"
     lines = [wrap(f"{what}: {word} {answer.machine.name}, {spare}.")]
     if answer.naive_fits != answer.fits:
-        lines.append(wrap("The usual formula, which charges every layer for the whole context, would have said the opposite."))
+        lines.append(
+            wrap("The usual formula, which charges every layer for the whole context, would have said the opposite.")
+        )
     return "\n".join(lines)
 
 
@@ -184,7 +194,9 @@ def _memory_table(answer: FitAnswer) -> str:
         ("cache by the usual formula", answer.cache.naive_bytes, _factor(answer.cache.naive_factor)),
     ]
     if answer.allocation:
-        rows.append((f"cache as {answer.allocation.engine} allocates it", answer.allocation.num_bytes, "counted, its rule"))
+        rows.append(
+            (f"cache as {answer.allocation.engine} allocates it", answer.allocation.num_bytes, "counted, its rule")
+        )
     rows.append(("runtime overhead", answer.overhead_bytes, "assumed"))
     rows.append(("needed", answer.needed_bytes, "weights + cache + overhead"))
     if answer.machine and answer.machine.memory_bytes:
@@ -224,10 +236,24 @@ def _speed_text(answer: FitAnswer) -> str:
     rows = []
     for name, limit, expected, tokens in (
         (f"decode step, batch {batch}", answer.decode, answer.decode_expected_s, batch),
-        (f"prefill, {format_count(answer.cache.context_tokens)} tokens", answer.prefill, answer.prefill_expected_s, answer.cache.context_tokens),
+        (
+            f"prefill, {format_count(answer.cache.context_tokens)} tokens",
+            answer.prefill,
+            answer.prefill_expected_s,
+            answer.cache.context_tokens,
+        ),
     ):
         rate = f"{format_number(tokens / limit.seconds)} tokens/s" if limit.seconds else NOT_AVAILABLE
-        rows.append((name, format_seconds(limit.seconds), rate, _range(expected), str(limit.limited_by), format_fraction(limit.fraction_of_peak)))
+        rows.append(
+            (
+                name,
+                format_seconds(limit.seconds),
+                rate,
+                _range(expected),
+                str(limit.limited_by),
+                format_fraction(limit.fraction_of_peak),
+            )
+        )
     text = table(("speed", "bound", "at the bound", "expected", "limited by", "of peak compute"), rows, "lrrrlr")
     limits = (
         f"longest context for {batch} sequence(s): {format_count(answer.max_context_tokens)} tokens; "

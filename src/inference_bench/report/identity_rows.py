@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePath, PureWindowsPath
 
 from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
-from inference_bench.report.wording import clean, yes_or_no
+from inference_bench.report.wording import clean, started, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -40,7 +40,7 @@ def file_name(path: str | None) -> str:
 def run_rows(result: VerifyResult) -> Rows:
     """The run itself."""
     return (
-        ("started", clean(result.started_at)),
+        ("started", started(result)),
         ("took", format_seconds(result.elapsed_s)),
         ("server", clean(result.target)),
         ("seed", str(result.seed)),

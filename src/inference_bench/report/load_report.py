@@ -59,13 +59,15 @@ def load_text(result: LoadRun) -> str:
 
 def metrics_text(metrics: Metrics) -> str:
     """Counts of every ending, throughput, and the percentiles with their sample counts."""
-    counts = ", ".join(f"{number} {name}" for name, number in dataclasses.asdict(metrics.requests).items() if number or name == "sent")
+    endings = dataclasses.asdict(metrics.requests).items()
+    counts = ", ".join(f"{number} {name}" for name, number in endings if number or name == "sent")
     rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES]
-    head = wrap(f"requests: {counts}; {format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}")
+    rate = f"{format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}"
+    head = wrap(f"requests: {counts}; {rate}")
     return f"{head}\n\n{table(('measured', 'p50', 'p90', 'p99', 'samples'), rows, 'lrrrr')}"
 
 
 def _cells(values: Percentiles | None) -> tuple[str, str, str, str]:
     if values is None:
         return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
-    return (*(format_seconds(value) for value in (values.p50, values.p90, values.p99)), str(values.count))
+    return format_seconds(values.p50), format_seconds(values.p90), format_seconds(values.p99), str(values.count)

@@ -87,7 +87,9 @@ def rows_json(kind: str, rows: Sequence[Row]) -> Row:
 
 def rows_text(kind: str, rows: Sequence[Row]) -> str:
     """A table; a single row is followed by its source and note."""
-    headers, cells, align = {"models": _models_table, "hardware": _hardware_table, "formats": _formats_table}[kind](rows)
+    headers, cells, align = {"models": _models_table, "hardware": _hardware_table, "formats": _formats_table}[kind](
+        rows
+    )
     text = table(headers, cells, align)
     if len(rows) != 1:
         return text
@@ -95,12 +97,19 @@ def rows_text(kind: str, rows: Sequence[Row]) -> str:
     return f"{text}\n\n{wrap('source: ' + rows[0]['source'])}\nas of: {rows[0]['as_of']}{note}"
 
 
-Table = tuple[Sequence[str], list[tuple[str, ...]], str]
+Table = tuple[Sequence[str], list[Sequence[str]], str]
 
 
 def _models_table(rows: Sequence[Row]) -> Table:
-    cells = [
-        (row["name"], row["model_type"], format_count(row["params_total"]), _layers(row), format_count(row["max_position_embeddings"]), row["as_of"])
+    cells: list[Sequence[str]] = [
+        (
+            row["name"],
+            row["model_type"],
+            format_count(row["params_total"]),
+            _layers(row),
+            format_count(row["max_position_embeddings"]),
+            row["as_of"],
+        )
         for row in rows
     ]
     return ("model", "type", "parameters", "layers", "context", "as of"), cells, "llrlrl"
@@ -115,17 +124,31 @@ def _layers(row: Row) -> str:
 
 
 def _hardware_table(rows: Sequence[Row]) -> Table:
-    cells = []
+    cells: list[Sequence[str]] = []
     for row in rows:
         peaks = row["peak_flops_per_s"]
         rates = [format_si(peaks.get(name), "FLOP/s") for name in ("bf16", "fp8")]
-        cells.append((row["name"], format_bytes_binary(row["memory_bytes"]), format_si(row["bandwidth_bytes_per_s"], "B/s"), *rates, row["as_of"]))
+        cells.append(
+            (
+                row["name"],
+                format_bytes_binary(row["memory_bytes"]),
+                format_si(row["bandwidth_bytes_per_s"], "B/s"),
+                *rates,
+                row["as_of"],
+            )
+        )
     return ("machine", "memory", "bandwidth", "bf16 dense", "fp8 dense", "as of"), cells, "lrrrrl"
 
 
 def _formats_table(rows: Sequence[Row]) -> Table:
-    cells = [
-        (row["name"], format_number(row["bits_per_value"], 10).rstrip("0").rstrip("."), str(row["block_values"]), str(row["block_bytes"]), row["note"])
+    cells: list[Sequence[str]] = [
+        (
+            row["name"],
+            format_number(row["bits_per_value"], 10).rstrip("0").rstrip("."),
+            str(row["block_values"]),
+            str(row["block_bytes"]),
+            row["note"],
+        )
         for row in rows
     ]
     return ("format", "bits a value", "values a block", "bytes a block", "note"), cells, "lrrrl"

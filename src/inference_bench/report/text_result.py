@@ -15,8 +15,8 @@ from inference_bench.report.identity_rows import client_rows, engine_rows, model
 from inference_bench.report.key_figures import findings, key_figures
 from inference_bench.report.result_tables import (
     Table,
-    batch_table,
     bandwidth_table,
+    batch_table,
     cache_table,
     engine_cache_rows,
     latency_table,
@@ -30,7 +30,7 @@ from inference_bench.verify.result import VerifyResult
 _NAME_COLUMNS: Final = 22
 _VALUE_COLUMNS: Final = 14
 _ORIGIN_COLUMNS: Final = 9
-_POINT_COLUMNS: Final = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11)
+_POINT_COLUMNS: Final = range(10)
 
 
 def verification(result: VerifyResult) -> str:
@@ -63,7 +63,8 @@ def _figures(result: VerifyResult) -> str:
     for item in key_figures(result):
         value = shorten(f"{clean(item.value)} {clean(item.unit)}".rstrip(), _VALUE_COLUMNS)
         start = f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
-        lines.append(wrap(clean(item.detail), indent=start))
+        said = "; ".join(filter(None, (item.beside, item.detail)))
+        lines.append(wrap(clean(said), indent=start))
     return "\n".join(lines)
 
 

@@ -50,8 +50,16 @@ def engine_name(engine: EngineIdentity) -> str:
 
 
 def interval_text(interval: Interval | None, write: Callable[[float], str]) -> str:
-    """Both ends of an interval; n/a where there were too few samples for one."""
-    return NOT_AVAILABLE if interval is None else f"{write(interval.low)} – {write(interval.high)}"
+    """Both ends of an interval, a common unit once; n/a where there were too few samples for one."""
+    if interval is None:
+        return NOT_AVAILABLE
+    (low, unit), (high, same) = (write(end).split(" ", 1) for end in (interval.low, interval.high))
+    return f"{low} – {high} {same}" if unit == same else f"{low} {unit} – {high} {same}"
+
+
+def started(result: VerifyResult) -> str:
+    """When the run began, to the second."""
+    return clean(result.started_at).replace("T", " ").replace("+00:00", " UTC")
 
 
 def yes_or_no(value: bool | None) -> str:

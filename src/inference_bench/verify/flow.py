@@ -47,7 +47,7 @@ from inference_bench.verify.identity import (
 )
 from inference_bench.verify.plan import Plan, Setting
 from inference_bench.verify.points import Served, decode_point, prefill_point
-from inference_bench.verify.result import ClientNumbers, CurvePoint, GroupMetrics, ModelIdentity, VerifyResult
+from inference_bench.verify.result import ClientNumbers, CurvePoint, GroupMetrics, VerifyResult
 from inference_bench.verify.sweep import Sweep, SweepOptions, run_sweep
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
@@ -143,7 +143,9 @@ def _check(request: VerifyRequest) -> bool:
     except ValueError:
         is_here = False
     if request.machine is None and not is_here:
-        raise RequestError(f"{request.url} is on another machine; name that machine to have its ceilings to compare with")
+        raise RequestError(
+            f"{request.url} is on another machine; name that machine to have its ceilings to compare with"
+        )
     return request.machine is None
 
 
@@ -196,7 +198,7 @@ def _usable_cores(ceilings: ProbeResult | None) -> int:
 
 
 def _ggml_name(name: str) -> str:
-    """ggml's word for a format: its plain floats are called f16 and f32."""
+    """Ggml's word for a format: its plain floats are called f16 and f32."""
     return name.removeprefix("fp") if name == "bf16" else name.replace("fp", "f")
 
 
@@ -212,7 +214,9 @@ def _served_model(request: VerifyRequest, server: RunningServer) -> tuple[Loaded
     try:
         return load_model(name), None
     except UnknownNameError:
-        raise RequestError(f"the server says it serves {name[:80]!r}, which is not a known model; name the model") from None
+        raise RequestError(
+            f"the server says it serves {name[:80]!r}, which is not a known model; name the model"
+        ) from None
 
 
 def _served(request: VerifyRequest, model: LoadedModel, server: RunningServer) -> Served:
@@ -236,12 +240,16 @@ def _points(plan: Plan, sweep: Sweep, served: Served, ceiling: Roof) -> tuple[Co
     Raises:  MeasurementError when there is none
     """
     settings = plan.settings()
-    prefill = [prefill_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings if item.concurrency == 1]
+    prefill = [
+        prefill_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings if item.concurrency == 1
+    ]
     decode = [decode_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings]
     points = tuple(point for point in (*prefill, *decode) if point is not None)
     if not points:
         errors = [record.error for item in settings for record in sweep.records(item) if record.error]
-        raise MeasurementError(f"no point could be measured; the first error: {errors[0] if errors else 'none reported'}")
+        raise MeasurementError(
+            f"no point could be measured; the first error: {errors[0] if errors else 'none reported'}"
+        )
     return points
 
 
@@ -301,7 +309,9 @@ def _notes(
 ) -> tuple[str, ...]:
     notes: list[str] = list(ceilings.notes) if ceilings else []
     if sweep.dropped_fields:
-        notes.append(f"the server refused these request fields, so they were left out: {', '.join(sweep.dropped_fields)}")
+        notes.append(
+            f"the server refused these request fields, so they were left out: {', '.join(sweep.dropped_fields)}"
+        )
     if sweep.stopped_early:
         notes.append(f"some repeats were skipped to stay within {request.plan.budget_s:.0f} s")
     expected = len(request.plan.settings()) + len(request.plan.prompt_tokens)

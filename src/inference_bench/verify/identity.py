@@ -90,7 +90,9 @@ def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
     return set(printed) == set(expected) and all(printed[kind].agrees_with(expected[kind]) for kind in printed)
 
 
-def manifest_sha256(model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]) -> str:
+def manifest_sha256(
+    model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]
+) -> str:
     """One hash over the identity of everything: two runs with the same hash measured the same thing.
 
     Formula:  SHA-256 of canonical JSON (sorted keys, no spaces)

@@ -45,14 +45,14 @@ def prefill_point(setting: Setting, waves: Sequence[Wave], served: Served, ceili
     Formula:  median TTFT over the waves of one request; the work is the prompt less what the server said it had cached
     """
     alone = [wave[0] for wave in waves if len(wave) == 1 and wave[0].status is RequestStatus.COMPLETED]
-    times = [(record, seconds) for record in alone if (seconds := ttft_s(record)) is not None and record.prompt_tokens]
-    if not times:
+    counted = [record for record in alone if record.chunk_times_s and record.prompt_tokens]
+    seconds = [wait_s for record in counted if (wait_s := ttft_s(record)) is not None]
+    if not seconds:
         return None
-    seconds = [time for _, time in times]
-    prompts = [record.prompt_tokens or 0 for record, _ in times]
-    cached = [min(record.cached_prompt_tokens or 0, (record.prompt_tokens or 1) - 1) for record, _ in times]
+    prompts = [record.prompt_tokens or 0 for record in counted]
+    cached = [min(record.cached_prompt_tokens or 0, (record.prompt_tokens or 1) - 1) for record in counted]
     tokens, num_cached = round(fmean(prompts)), round(fmean(cached))
-    engine = [record.server_timings.prefill_s for record, _ in times if record.server_timings]
+    engine = [record.server_timings.prefill_s for record in counted if record.server_timings]
     measured = MeasuredPoint(
         phase=Phase.PREFILL,
         batch=1,

@@ -133,8 +133,12 @@ def _token_fit(warm: LoadResult) -> TokenFit:
         raise MeasurementError(f"no warm-up request completed; the first: {warm.records[0].error or 'no reason given'}")
     # a request that was sent again without the fields the server refused keeps its prompt, so order is enough
     samples = [
-        (words, record.prompt_tokens) for words, record in zip(_WARMUP_WORDS, done, strict=False) if record.prompt_tokens
+        (words, record.prompt_tokens)
+        for words, record in zip(_WARMUP_WORDS, done, strict=False)
+        if record.prompt_tokens
     ]
     if not samples:
-        raise MeasurementError("the server reports no token counts (usage); without them no bound can be set beside a time")
+        raise MeasurementError(
+            "the server reports no token counts (usage); without them no bound can be set beside a time"
+        )
     return calibrate(samples)
