@@ -58,7 +58,7 @@ def batch_curve_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | N
     frame, (colour, dash) = place_legends(
         Frame(width_px, 240 if is_narrow(width_px) else 300, left=52),
         nominal("context", contexts, series_colours(contexts)),
-        nominal("kind", ["measured", "ceiling"], [[1, 0], _DASHED], **_DASH_LEGEND),
+        nominal("kind", ["measured", "ceiling"][: 2 if ceiling else 1], [[1, 0], _DASHED], **_DASH_LEGEND),
     )
     shape = {**nominal("context", contexts, series_shapes(contexts)), "legend": colour["legend"]}
     bars = [row for row in measured if row["low_tokens_per_s"] is not None]

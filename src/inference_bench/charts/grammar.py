@@ -162,7 +162,10 @@ def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
         column, row = column + columns * entry, row + math.ceil(len(names) / columns) - 1
     top = frame.top + (row + 1) * _LEGEND_ROW_PX
     moved = [
-        {**encoding, "legend": {**_flat_legend(columns, 8 - frame.left + x, y * _LEGEND_ROW_PX - top + 6), **encoding["legend"]}}
+        {
+            **encoding,
+            "legend": {**_flat_legend(columns, 8 - frame.left + x, y * _LEGEND_ROW_PX - top + 6), **encoding["legend"]},
+        }
         for encoding, (x, y, columns) in zip(encodings, places, strict=True)
     ]
     return replace(frame, top=top), moved
@@ -227,8 +230,9 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
 def linear_ticks(high: float, most: int) -> list[float]:
     """Zero and the multiples of 1, 2 or 5 times a power of ten up to `high`, at most `most` of them above zero."""
     power = 10.0 ** math.floor(math.log10(high / most))
-    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power * most >= high)
-    return [round(index * step, 12) for index in range(math.floor(high / step) + 1)]
+    steps = [digit * power for digit in (1, 2, 5, 10)]
+    step, count = next((step, count) for step in steps if (count := math.floor(high / step)) <= most)
+    return [float(f"{index * step:.9g}") for index in range(count + 1)]
 
 
 def batch_axis(frame: Frame, batches: Iterable[int], title: str) -> Spec:

@@ -57,7 +57,13 @@ def roofline_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None
     frame, (colour, shape) = place_legends(
         plot.frame,
         nominal("phase", [str(phase) for phase in Phase], [LIGHT[phase] for phase in Phase]),
-        nominal("context", contexts, series_shapes(contexts), symbolFillColor=LIGHT["muted"], symbolStrokeColor=LIGHT["muted"]),
+        nominal(
+            "context",
+            contexts,
+            series_shapes(contexts),
+            symbolFillColor=LIGHT["muted"],
+            symbolStrokeColor=LIGHT["muted"],
+        ),
     )
     capped = [row for row in rows if row["ceiling_flops_per_s"] is not None]
     above = [row for row in rows if row["verdict"] == Verdict.ABOVE]
@@ -95,7 +101,7 @@ def _point_row(point: ComparedPoint) -> Row | None:
 
 
 def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
-    """Under the lowest point of each batch its size, as those of all contexts lie close together; prompts where wide."""
+    """Each batch named once, under its lowest point, as its contexts lie close together; prompts where there is room."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         is_decode = row["phase"] == Phase.DECODE
@@ -107,10 +113,9 @@ def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
 
 
 def _words(rows: Sequence[Row], ceiling: Roof) -> str:
-    return (
-        f"Roofline with {len(rows)} measured points. Memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, compute "
-        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')}, ridge {format_number(ceiling.ridge_flops_per_byte)} FLOP/byte."
-    )
+    memory, compute = format_si(ceiling.bandwidth_bytes_per_s, "B/s"), format_si(ceiling.peak_flops_per_s, "FLOP/s")
+    ridge = format_number(ceiling.ridge_flops_per_byte)
+    return f"Roofline with {len(rows)} measured points. Memory {memory}, compute {compute}, ridge {ridge} FLOP/byte."
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +153,7 @@ class _Plot:
     def roof_layers(self, ceiling: Roof) -> list[Spec]:
         """The roof, its ridge, and what each part is; only the parts whose rates are known."""
         line = {"type": "line", "stroke": LIGHT["ink"], "strokeWidth": 2, "clip": True}
-        slope = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
+        slope: Spec = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
         return [
             layer(line, self._roof(ceiling)),
             *self._ridge_layers(ceiling),
@@ -168,7 +173,7 @@ class _Plot:
             return []
         rows = [_at(ridge, self.low_y, top=peak, label=f"ridge {format_number(ridge)}")]
         is_right = ridge > math.sqrt(self.low_x * self.high_x)
-        side = {"align": "right", "dx": -6} if is_right else {"align": "left", "dx": 6}
+        side: Spec = {"align": "right", "dx": -6} if is_right else {"align": "left", "dx": 6}
         return [
             layer({"type": "rule", "stroke": LIGHT["muted"], "strokeDash": [2, 3]}, rows, y2={"field": "top"}),
             text(rows, **side, baseline="bottom", dy=-5, color=LIGHT["muted"]),
@@ -177,7 +182,9 @@ class _Plot:
     def _flat_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.peak_flops_per_s is None:
             return []
-        label = f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
+        label = (
+            f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
+        )
         return [_at(self.high_x, ceiling.peak_flops_per_s, label=label)]
 
     def _slope_labels(self, ceiling: Roof) -> list[Row]:

@@ -142,7 +142,7 @@ def _add_verify(commands: Commands[Parser]) -> None:
     parser.add_argument(
         "--threads", metavar="N", help="threads of the embedded engine; default: every core this may use"
     )
-    parser.add_argument("--quick", action="store_true", help="fewer points and repeats: about a minute")
+    parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats: about half a minute")
     _add_server_options(parser)
 
 

@@ -83,8 +83,8 @@ _CHARTS: Final[tuple[tuple[Chart, str, str], ...]] = (
     (
         batch_curve_chart,
         "Decode over the batch",
-        "Tokens a second over all sequences together. Solid: measured, with the 95 % interval of the median where there "
-        "are samples enough. Dashed in the same colour: the ceiling at that context.",
+        "Tokens a second over all sequences together. Solid: measured, with the 95 % interval of the median where the "
+        "samples are enough for one. Dashed in the same colour: the ceiling at that context.",
     ),
     (
         latency_chart,
@@ -187,11 +187,12 @@ def _row(table: Table, index: int) -> str:
 
 def _header(result: VerifyResult) -> str:
     links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _SECTIONS)
+    name = _say(shorten(model_name(result), _NAME_CHARS))
+    place = f"on {_say(result.machine.name)} by {_say(engine_name(result.engine))}"
     return (
         f'<header>\n<p class="quiet kicker">inference-bench verify · {_say(started(result))} · took '
         f"{format_seconds(result.elapsed_s)}</p>\n"
-        f"<h1>{_say(shorten(model_name(result), _NAME_CHARS))} <small>on {_say(result.machine.name)} by {_say(engine_name(result.engine))}"
-        f"</small></h1>\n<nav>{links}</nav>\n</header>"
+        f"<h1>{name} <small>{place}</small></h1>\n<nav>{links}</nav>\n</header>"
     )
 
 
@@ -203,10 +204,11 @@ def _figures(result: VerifyResult) -> str:
 
 def _figure(item: KeyFigure) -> str:
     """A figure under a line that is filled as far as the ceiling was reached."""
+    value = f"{_say(shorten(item.value, _VALUE_CHARS))} <span>{_say(item.unit)}</span>"
     reached = (0.0 if item.value == NOT_AVAILABLE else 1.0) if item.fraction is None else item.fraction
     return (
         f'<div class="{"finding" if item.is_finding else "plain"}" style="--filled:{min(reached, 1.0):.4f}">'
-        f'<dt>{_say(item.name)}</dt><dd class="value">{_say(shorten(item.value, _VALUE_CHARS))} <span>{_say(item.unit)}</span></dd>'
+        f'<dt>{_say(item.name)}</dt><dd class="value">{value}</dd>'
         f'<dd class="beside">{_say(item.beside)}</dd><dd>{_say(item.detail)} {_tag(item.origin)}</dd></div>'
     )
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inference_bench.charts import group_labels, point_name
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.origin import Origin
-from inference_bench.report.wording import REPORTED
+from inference_bench.report.wording import REPORTED, tokens_per_s
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes_binary,
@@ -71,10 +71,10 @@ def _speed(name: str, points: list[ComparedPoint]) -> KeyFigure:
     beside, detail = "no ceiling known", where
     if best.fraction_of_bound is not None:
         beside = f"{format_fraction(best.fraction_of_bound)} of the ceiling"
-        detail = f"{format_number(best.bound_tokens_per_s)} tokens/s, limited by {best.bound.limited_by}; {where}"
+        detail = f"{tokens_per_s(best.bound_tokens_per_s)} tokens/s, limited by {best.bound.limited_by}; {where}"
     return KeyFigure(
         name,
-        format_number(best.measured_tokens_per_s),
+        tokens_per_s(best.measured_tokens_per_s),
         "tokens/s",
         Origin.MEASURED,
         beside,
@@ -88,12 +88,18 @@ def _bandwidth(result: VerifyResult) -> KeyFigure:
     rate = result.ceiling.bandwidth_bytes_per_s
     how = str(result.machine.source)
     if result.probe:
-        how = next(row.description for row in result.probe.bandwidth_rows if row.method == result.probe.bandwidth_method)
+        how = next(
+            row.description for row in result.probe.bandwidth_rows if row.method == result.probe.bandwidth_method
+        )
     return _ceiling_figure(result, "memory bandwidth", rate, "B/s", "ceiling of memory", how)
 
 
 def _peak(result: VerifyResult) -> KeyFigure:
-    rate, fmt, ridge = result.ceiling.peak_flops_per_s, result.ceiling.compute_format, result.ceiling.ridge_flops_per_byte
+    rate, fmt, ridge = (
+        result.ceiling.peak_flops_per_s,
+        result.ceiling.compute_format,
+        result.ceiling.ridge_flops_per_byte,
+    )
     how = [f"{fmt or 'format unknown'}, dense"]
     how += [f"product at batch {format_count(result.probe.peak_batch)}"] if result.probe else []
     how += [f"ridge {format_number(ridge)} FLOP/byte"] if ridge is not None else []
@@ -122,8 +128,8 @@ def _cache(result: VerifyResult) -> KeyFigure:
 def findings(result: VerifyResult) -> tuple[str, ...]:
     """What a reader must not miss: points above their ceiling, requests that did not complete, a cache that differs."""
     found = [
-        f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement above "
-        "the ceiling means that the counted traffic or the measured ceiling is too strict there."
+        f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement "
+        "above the ceiling means that the counted traffic or the measured ceiling is too strict there."
         for point in result.points
         if point.verdict is Verdict.ABOVE
     ]

@@ -17,7 +17,7 @@ from inference_bench.compare import ComparedPoint, Verdict
 from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format
-from inference_bench.report.wording import ESTIMATE, REPORTED, clean, interval_text, yes_or_no
+from inference_bench.report.wording import ESTIMATE, REPORTED, clean, interval_text, tokens_per_s, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -45,7 +45,7 @@ _TIMES = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A header, `l` for text or `r` for numbers, where the figures below come from, and what there is to know of them."""
+    """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them."""
 
     title: str
     align: str = "r"
@@ -79,7 +79,9 @@ def points_table(result: VerifyResult) -> Table:
         Column("tokens/s", origin=Origin.MEASURED),
         Column("at ceiling", origin=Origin.BOUND),
         Column("verdict", "l"),
-        Column("MBU", origin=ESTIMATE, note="MBU, MFU: counted bytes and FLOPs over the time, as shares of the ceilings."),
+        Column(
+            "MBU", origin=ESTIMATE, note="MBU, MFU: counted bytes and FLOPs over the time, as shares of the ceilings."
+        ),
         Column("MFU", origin=ESTIMATE),
         Column("counted at", origin=Origin.COUNTED, note="Counted at: the positions the bound is computed for."),
         Column("spread", note="Spread: half the interquartile range over the median."),
@@ -101,8 +103,8 @@ def _point_cells(point: ComparedPoint) -> Cells:
         format_seconds(point.bound.seconds),
         format_fraction(point.fraction_of_bound),
         str(point.bound.limited_by),
-        format_number(point.measured_tokens_per_s),
-        format_number(point.bound_tokens_per_s),
+        tokens_per_s(point.measured_tokens_per_s),
+        tokens_per_s(point.bound_tokens_per_s),
         str(point.verdict),
         format_fraction(point.mbu),
         format_fraction(point.mfu),
@@ -131,7 +133,9 @@ def batch_table(result: VerifyResult) -> Table:
         )
         for line in result.batch_lines
     )
-    return Table("A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence.")
+    return Table(
+        "A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence."
+    )
 
 
 # ── requests ───────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +144,11 @@ def batch_table(result: VerifyResult) -> Table:
 def requests_table(result: VerifyResult, *, is_short: bool = False) -> Table:
     """How the requests of each part of the run ended."""
     endings = ("sent", "completed", "failed", "rejected", "timed out", "truncated", "cancelled")
-    columns = (Column("requests", "l"), *(Column(name) for name in endings), Column("output tokens/s", origin=Origin.MEASURED))
+    columns = (
+        Column("requests", "l"),
+        *(Column(name) for name in endings),
+        Column("output tokens/s", origin=Origin.MEASURED),
+    )
     labels = group_labels(result.groups, is_short)
     rows = tuple(_ending_cells(label, group) for label, group in zip(labels, result.groups, strict=True))
     counts = [group.metrics.requests for group in result.groups]
@@ -159,7 +167,7 @@ def _ending_cells(label: str, group: GroupMetrics) -> Cells:
         counts.truncated,
         counts.cancelled,
     )
-    return (label, *map(format_count, endings), format_number(group.metrics.output_tokens_per_s))
+    return (label, *map(format_count, endings), tokens_per_s(group.metrics.output_tokens_per_s))
 
 
 def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
@@ -169,7 +177,9 @@ def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
         Column("time", "l"),
         Column("p50", origin=Origin.MEASURED),
         Column("p90"),
-        Column("p99", note=f"{_FEW} Too few samples for a 95 % interval: the percentile is little more than one of them."),
+        Column(
+            "p99", note=f"{_FEW} Too few samples for a 95 % interval: the percentile is little more than one of them."
+        ),
         Column("samples"),
         Column("95 % interval of p50"),
     )
@@ -181,8 +191,8 @@ def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
         if field != "chunk_gap_s" or group.metrics.itl_s is None
     )
     note = (
-        "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one chunk "
-        "is one token; otherwise the gaps between chunks are shown."
+        "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one "
+        "chunk is one token; otherwise the gaps between chunks are shown."
     )
     return Table("Latency", columns, rows, note)
 
@@ -226,7 +236,7 @@ def cache_table(result: VerifyResult) -> Table:
         Column("binary"),
         Column("factor"),
     )
-    rows = [
+    rows: list[Cells] = [
         (
             str(layer.layer_type).replace("_", " "),
             format_count(layer.count),
@@ -262,7 +272,11 @@ def engine_cache_rows(result: VerifyResult) -> tuple[tuple[str, str, str], ...]:
         ("the engine prints", clean(check.printed), REPORTED),
         ("counted, with the engine's rounding", f"{format_count(check.predicted_bytes)} bytes", Origin.COUNTED),
         ("counted, before rounding", f"{format_count(check.logical_bytes)} bytes", Origin.COUNTED),
-        ("cells, engine and counted", f"{format_count(check.printed_cells)} and {format_count(check.predicted_cells)}", ""),
+        (
+            "cells, engine and counted",
+            f"{format_count(check.printed_cells)} and {format_count(check.predicted_cells)}",
+            "",
+        ),
         ("would print the same", yes_or_no(check.agrees), ""),
         ("rule", clean(check.rule), ""),
     )

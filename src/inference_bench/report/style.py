@@ -32,7 +32,8 @@ body { margin: 0 auto; max-width: 79rem; padding: 1.5rem max(10px, min(4vw, 2.5r
 header { padding-bottom: .4rem; }
 h1 { font-size: clamp(1.35rem, 1rem + 1.6vw, 2rem); line-height: 1.2; font-weight: 650; letter-spacing: -.015em;
   margin: .2rem 0 .5rem; text-wrap: balance; }
-h1 small { font-size: .62em; font-weight: 450; letter-spacing: 0; color: var(--muted); display: block; margin-top: .35rem; }
+h1 small { font-size: .62em; font-weight: 450; letter-spacing: 0; color: var(--muted); display: block;
+  margin-top: .35rem; }
 h2 { font-size: 1.2rem; font-weight: 650; letter-spacing: -.01em; margin: 3.2rem 0 .9rem; padding-top: .7rem;
   border-top: 1px solid var(--grid); }
 h3 { font-size: 1rem; font-weight: 600; margin: 2rem 0 .5rem; }
@@ -48,12 +49,14 @@ nav { font-size: .875rem; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; mar
 _FIGURES: Final = """
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.6rem, 1fr)); gap: 1.4rem 1.5rem;
   margin: 1.4rem 0 0; padding: 0; }
-.figures > div { padding-top: .7rem; background: linear-gradient(var(--line), var(--line)) 0 0 / calc(100% * var(--filled)) 3px
-  no-repeat, linear-gradient(var(--grid), var(--grid)) 0 0 / 100% 3px no-repeat; --line: var(--ink); }
+.figures > div { padding-top: .7rem; background:
+  linear-gradient(var(--line), var(--line)) 0 0 / calc(100% * var(--filled)) 3px no-repeat,
+  linear-gradient(var(--grid), var(--grid)) 0 0 / 100% 3px no-repeat; --line: var(--ink); }
 .figures > div.finding { --line: var(--finding); }
 .figures dt { font-size: .875rem; color: var(--muted); }
 .figures dd { margin: 0; font-size: .8125rem; line-height: 1.45; color: var(--muted); }
-.figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em; color: var(--ink); }
+.figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em;
+  color: var(--ink); }
 .figures dd.beside { font-size: .875rem; font-weight: 600; color: var(--ink); }
 .figures .finding dd.beside { color: var(--finding); }
 .figures dd.value span { font-size: .9rem; font-weight: 450; letter-spacing: 0; }
@@ -75,7 +78,8 @@ figure {{ margin: 2.2rem 0; }}
 figure svg {{ display: block; width: 100%; height: auto; font-family: inherit; }}
 figure .wide {{ max-width: {WIDE_PX}px; }}
 figure .narrow {{ display: none; max-width: {NARROW_PX + 100}px; }}
-figure .mark-text.role-mark text {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }}
+figure .mark-text.role-mark text {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px;
+  stroke-linejoin: round; }}
 figcaption {{ font-size: .875rem; color: var(--muted); max-width: 46rem; }}
 figcaption h3 {{ margin: 0 0 .3rem; color: var(--ink); }}
 figcaption p {{ margin: .3rem 0 .8rem; }}
@@ -98,8 +102,8 @@ tbody th { font-weight: 450; border-bottom-color: var(--grid); }
 th.l, td.l { text-align: left; } th.l .tag { margin-left: 0; }
 tr > :first-child { padding-left: 0; position: sticky; left: 0; background: var(--paper); }
 tr.finding td { color: var(--finding); } tr.finding > :first-child { color: var(--finding); }
-dl.facts { display: grid; grid-template-columns: minmax(0, min(15rem, 38%)) minmax(0, 1fr); gap: .2rem 1.2rem; margin: .6rem 0;
-  font-size: .875rem; }
+dl.facts { display: grid; grid-template-columns: minmax(0, min(15rem, 38%)) minmax(0, 1fr); gap: .2rem 1.2rem;
+  margin: .6rem 0; font-size: .875rem; }
 dl.facts dt { color: var(--muted); } dl.facts dd { margin: 0; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 3rem; }
 """
@@ -111,6 +115,7 @@ _PRINT: Final = """
   h2 { margin-top: 1.6rem; break-after: avoid; }
   figure, .figures > div, tr, .findings { break-inside: avoid; }
   figure { display: block; } figure .wide { display: block; } figure .narrow { display: none; }
+  .figures > div { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
 }
 """

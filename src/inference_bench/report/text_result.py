@@ -45,7 +45,10 @@ def verification(result: VerifyResult) -> str:
         _table(requests_table(result, is_short=True)),
         _table(latency_table(result, is_short=True)),
         _table(cache_table(result)),
-        _pairs("engine's cache", [(name, f"{value} {origin}".rstrip()) for name, value, origin in engine_cache_rows(result)]),
+        _pairs(
+            "engine's cache",
+            [(name, f"{value} {origin}".rstrip()) for name, value, origin in engine_cache_rows(result)],
+        ),
         _table(bandwidth_table(result)),
         _pairs("client", client_rows(result)),
         _pairs("model", model_rows(result)),
@@ -62,7 +65,9 @@ def _figures(result: VerifyResult) -> str:
     lines = []
     for item in key_figures(result):
         value = shorten(f"{clean(item.value)} {clean(item.unit)}".rstrip(), _VALUE_COLUMNS)
-        start = f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
+        start = (
+            f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
+        )
         said = "; ".join(filter(None, (item.beside, item.detail)))
         lines.append(wrap(clean(said), indent=start))
     return "\n".join(lines)

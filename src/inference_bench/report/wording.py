@@ -16,7 +16,7 @@ from inference_bench.engines.base import EngineIdentity
 from inference_bench.origin import Origin
 from inference_bench.report.text import printable
 from inference_bench.stats import Interval
-from inference_bench.units import NOT_AVAILABLE
+from inference_bench.units import KILO, NOT_AVAILABLE, format_count, format_number
 from inference_bench.verify.result import VerifyResult
 
 REPORTED: Final = "reported"
@@ -60,6 +60,11 @@ def interval_text(interval: Interval | None, write: Callable[[float], str]) -> s
 def started(result: VerifyResult) -> str:
     """When the run began, to the second."""
     return clean(result.started_at).replace("T", " ").replace("+00:00", " UTC")
+
+
+def tokens_per_s(value: float | None) -> str:
+    """A rate without its unit: three digits, and thousands apart where it is large."""
+    return format_number(value) if value is None or value < KILO else format_count(round(value))
 
 
 def yes_or_no(value: bool | None) -> str:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,4 +64,6 @@ class Plan:
         return max(self.prompt_tokens) * 9 // 8 + self.output_tokens + 16
 
 
-QUICK = Plan(prompt_tokens=(64, 256), output_tokens=24, max_repeats=2, budget_s=30.0)
+QUICK: Final = Plan(prompt_tokens=(64, 256), output_tokens=24, max_repeats=3, budget_s=12.0)
+PROBE_BUDGET_S: Final = 25.0
+QUICK_PROBE_BUDGET_S: Final = 8.0
