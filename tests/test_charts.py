@@ -28,15 +28,20 @@ from inference_bench.charts import (
 )
 from inference_bench.charts.grammar import linear_ticks, log_ticks
 from inference_bench.compare import Phase, Verdict
-from inference_bench.verify.result import VerifyResult
+from inference_bench.roofline import Roof
+from inference_bench.stats import Interval
+from inference_bench.verify.result import CurvePoint, VerifyResult
 from report.sample import (
     BANDWIDTH,
     PEAK,
+    SHARES,
     bare_result,
     group,
     hostile_result,
     no_ceiling_result,
+    point,
     sample_result,
+    smollm2,
     with_findings,
 )
 
@@ -208,6 +213,21 @@ def test_the_label_of_the_memory_roof_has_the_slope_of_the_line_on_the_screen() 
         assert angle == pytest.approx(-math.degrees(math.atan2(up, across)))
 
 
+def test_the_memory_roof_is_longer_than_its_label_even_where_the_ridge_is_far_to_the_left() -> None:
+    result = sample_result()
+    steep = Roof(result.ceiling.bandwidth_bytes_per_s, PEAK / 4, "fp32")
+    points = tuple(point(smollm2(), steep, key, 0.02) for key in SHARES)
+    for width in WIDTHS:
+        spec = drawn(roofline_chart, replace(result, ceiling=steep, points=points), width)
+        low, ridge, _ = rows(layers(spec, "line")[0])
+        (low_x, high_x), (low_y, high_y) = (spec["encoding"][axis]["scale"]["domain"] for axis in "xy")
+        rise = math.log(ridge["flops_per_s"] / max(low["flops_per_s"], low_y))
+        length = math.hypot(
+            spec["width"] * rise / math.log(high_x / low_x), spec["height"] * rise / math.log(high_y / low_y)
+        )
+        assert length > 6 * len("memory 20.5 GB/s")
+
+
 def test_a_point_above_its_ceiling_is_ringed_and_one_below_is_not() -> None:
     ring = next(
         layer for layer in layers(drawn(roofline_chart, with_findings()), "point") if layer["mark"]["size"] > 200
@@ -246,6 +266,31 @@ def test_measured_decode_is_tokens_over_step_time_and_its_interval_is_turned_ove
             assert row["low_tokens_per_s"] == pytest.approx(measured.batch / measured.interval.high)
             assert row["low_tokens_per_s"] < row["tokens_per_s"] < row["high_tokens_per_s"]
     assert all(row["low_tokens_per_s"] is not None for row in rows(layers(spec, "rule")[0]))
+
+
+def test_an_interval_lies_inside_the_axis_however_wide_it_is() -> None:
+    result = sample_result()
+    wide = tuple(
+        replace(
+            item,
+            measured=replace(
+                item.measured, interval=Interval(item.measured.seconds / 9, item.measured.seconds * 9, 0.95)
+            ),
+        )
+        for item in result.points
+    )
+    spec = drawn(batch_curve_chart, replace(result, points=wide))
+    low, high = spec["encoding"]["y"]["scale"]["domain"]
+    bars = rows(layers(spec, "rule")[0])
+    assert len(bars) == 6
+    assert all(low <= row["low_tokens_per_s"] < row["high_tokens_per_s"] <= high for row in bars)
+
+
+def test_batches_are_ticked_at_powers_of_two_where_there_are_many() -> None:
+    result = sample_result()
+    many = tuple(CurvePoint(128, batch, 0.01, batch / 0.01) for batch in (1, 2, 3, 4, 6, 8, 12, 16))
+    ticks = drawn(batch_curve_chart, replace(result, curve=many), NARROW_PX)["encoding"]["x"]["axis"]["values"]
+    assert ticks == [1, 2, 4, 8, 16]
 
 
 def test_the_ceiling_is_dashed_in_the_colour_of_its_context() -> None:

@@ -264,6 +264,7 @@ def test_every_ceiling_row_says_how_it_was_measured_and_what_it_counted(pages: d
     bandwidth, products = Page(pages["sample_result"]).tables[5:7]
     assert bandwidth[1] == [
         "read one array of 1 GiB",
+        "1",
         "2",
         "1.07 GB",
         "32.0×",

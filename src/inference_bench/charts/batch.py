@@ -40,6 +40,7 @@ from inference_bench.units import format_count, format_si
 from inference_bench.verify.result import VerifyResult
 
 _LOG_RATIO: Final = 50
+_RATES: Final = ("tokens_per_s", "low_tokens_per_s", "high_tokens_per_s")
 _DASHED: Final = [5, 4]
 _DASH_LEGEND: Final[Spec] = {"symbolStrokeColor": LIGHT["muted"], "symbolType": "stroke", "symbolSize": 300}
 
@@ -99,7 +100,7 @@ def _measured_row(point: ComparedPoint) -> Row:
 
 
 def _tokens_axis(rows: Sequence[Row]) -> Spec:
-    rates = [row[key] for row in rows for key in ("tokens_per_s", "high_tokens_per_s") if row.get(key) is not None]
+    rates = [row[key] for row in rows for key in _RATES if row.get(key) is not None]
     low, high = min(rates) / 1.5, max(rates) * 1.08
     if high / low > _LOG_RATIO:
         ticks, scale, kind = log_ticks(low, high, 6), log_scale(low, high), ", log scale"

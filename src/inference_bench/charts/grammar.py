@@ -144,17 +144,22 @@ def unlisted(encoding: Spec) -> Spec:
     return {**encoding, "legend": None}
 
 
+def text_px(label: str) -> float:
+    """About how wide a label is; no font is known here."""
+    return _LETTER_PX * len(label)
+
+
 def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
     """The encodings with their legends side by side above the plot, and the frame with the room they take.
 
     Where:  a legend that does not fit beside the one before starts a new row; one wider than the drawing is folded.
-            Widths are taken from the number of letters, since no font is known here
+            Widths are those of `text_px`
     """
     room = frame.width - 2 * _LEGEND_GAP_PX
     column, row, places = 0.0, 0, []
     for encoding in encodings:
         names = encoding["scale"]["domain"]
-        entry = _LEGEND_SYMBOL_PX + _LETTER_PX * max(map(len, names)) + _LEGEND_GAP_PX
+        entry = _LEGEND_SYMBOL_PX + max(map(text_px, names)) + _LEGEND_GAP_PX
         columns = min(len(names), max(1, int(room / entry)))
         if column > 0 and column + columns * entry > room:
             column, row = 0.0, row + 1
@@ -218,13 +223,15 @@ def log_scale(low: float, high: float, base: int = 10) -> Spec:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten in a range: with 2 and 5 between them when there are few, every n-th when there are many."""
+    """1, 2 and 5 times the powers of ten in a range; or 1 and 3, the powers alone, every n-th: the first few enough."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    decades = [10.0**exponent for exponent in exponents if low <= 10.0**exponent <= high]
-    if len(decades) < 3:
-        fine = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
-        decades = [tick for tick in fine if low <= tick <= high]
-    return decades[:: math.ceil(len(decades) / most) or 1]
+    ticks: list[float] = []
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            return ticks
+    return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def linear_ticks(high: float, most: int) -> list[float]:
@@ -236,9 +243,12 @@ def linear_ticks(high: float, most: int) -> list[float]:
 
 
 def batch_axis(frame: Frame, batches: Iterable[int], title: str) -> Spec:
-    """Batches as powers of two, a tick for each or for every n-th."""
+    """Batches on a log scale, with a tick for each or for the powers of two, every n-th where those are many."""
     known = sorted(set(batches))
-    ticks = known[:: math.ceil(len(known) / (6 if is_narrow(frame.width) else 12))]
+    most = 6 if is_narrow(frame.width) else 12
+    powers = [batch for batch in known if batch & (batch - 1) == 0]
+    ticks = known if len(known) <= most or len(powers) < 2 else powers
+    ticks = ticks[:: math.ceil(len(ticks) / most)]
     scale = log_scale(known[0] / 1.2, known[-1] * 1.2, base=2)
     return axis("batch", title, ticks, [format_count(tick) for tick in ticks], scale)
 

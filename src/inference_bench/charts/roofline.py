@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from inference_bench.charts.grammar import (
@@ -30,6 +30,7 @@ from inference_bench.charts.grammar import (
     plain_label,
     series_shapes,
     text,
+    text_px,
     vertical,
 )
 from inference_bench.compare import ComparedPoint, Phase, Verdict
@@ -41,6 +42,8 @@ _CEILING_MARK: Final[Spec] = {"type": "point", "filled": False, "size": 70, "str
 _ERASER: Final[Spec] = {"type": "point", "shape": "circle", "filled": True, "size": 70, "color": LIGHT["paper"]}
 _RING: Final[Spec] = {"type": "point", "shape": "circle", "size": 280, "stroke": LIGHT["finding"], "strokeWidth": 2}
 _INSET_PX: Final = 12
+_WIDENING: Final = 1.25
+_MAX_WIDENINGS: Final = 12
 _GAP: Final[Spec] = {"type": "rule", "stroke": LIGHT["muted"], "strokeWidth": 1}
 
 
@@ -101,7 +104,7 @@ def _point_row(point: ComparedPoint) -> Row | None:
 
 
 def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
-    """Each batch named once, under its lowest point, as its contexts lie close together; prompts where there is room."""
+    """Each batch named once, under its lowest point, as contexts lie close together; prompts where there is room."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         is_decode = row["phase"] == Phase.DECODE
@@ -137,7 +140,32 @@ class _Plot:
         ys += [row["ceiling_flops_per_s"] for row in rows if row["ceiling_flops_per_s"] is not None]
         ys += [ceiling.peak_flops_per_s] if ceiling.peak_flops_per_s else []
         frame = Frame(width_px, 300 if is_narrow(width_px) else 360, left=48)
-        return cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
+        plot = cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
+        return plot._with_room_for_label(ceiling)
+
+    def _with_room_for_label(self, ceiling: Roof) -> _Plot:
+        """The same, begun further to the left where the memory roof is shorter than its label."""
+        plot = self
+        for _ in range(_MAX_WIDENINGS):
+            if plot._slope_px(ceiling) >= sum(text_px(row["label"]) + _INSET_PX for row in plot._slope_labels(ceiling)):
+                break
+            plot = replace(plot, low_x=plot.low_x / _WIDENING)
+        return plot
+
+    def _slope_px(self, ceiling: Roof) -> float:
+        """How long the memory roof is on the screen, from where its label begins."""
+        roof = self._roof(ceiling)
+        if ceiling.bandwidth_bytes_per_s is None:
+            return 0.0
+        start, end = self._slope_start(ceiling.bandwidth_bytes_per_s), float(roof[1]["intensity_flops_per_byte"])
+        rise = max(math.log(end / start), 0.0)
+        along = self.frame.plot_width * rise / math.log(self.high_x / self.low_x)
+        return math.hypot(along, self.frame.height * rise / math.log(self.high_y / self.low_y))
+
+    def _slope_start(self, bandwidth_bytes_per_s: float) -> float:
+        """The intensity at which the label of the memory roof begins."""
+        inset: float = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
+        return max(self.low_x, self.low_y / bandwidth_bytes_per_s) * inset
 
     def encoding(self) -> Spec:
         """Both axes."""
@@ -190,8 +218,7 @@ class _Plot:
     def _slope_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.bandwidth_bytes_per_s is None:
             return []
-        inset = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
-        start = max(self.low_x, self.low_y / ceiling.bandwidth_bytes_per_s) * inset
+        start = self._slope_start(ceiling.bandwidth_bytes_per_s)
         label = f"memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}"
         return [_at(start, start * ceiling.bandwidth_bytes_per_s, label=label)]
 

@@ -16,7 +16,7 @@ from inference_bench.report.html import verify_html
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text import verify_text
 from inference_bench.units import parse_count, parse_seconds
-from inference_bench.verify.flow import VerifyRequest, verify
+from inference_bench.verify.flow import VerifyRequest, verify_server
 from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
 from inference_bench.verify.saved import save_result
 
@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
         probe_budget_s=QUICK_PROBE_BUDGET_S if options.quick else PROBE_BUDGET_S,
     )
     try:
-        result = verify(request, progress)
+        result = verify_server(request, progress)
         progress("writing the report")
         if result.probe:
             remember_probe(result.probe)

@@ -285,12 +285,16 @@ def engine_cache_rows(result: VerifyResult) -> tuple[tuple[str, str, str], ...]:
 # ── machine ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def bandwidth_table(result: VerifyResult) -> Table | None:
-    """Every way of moving data that was timed; None without a probe."""
+def bandwidth_table(result: VerifyResult, *, is_short: bool = False) -> Table | None:
+    """Every way of moving data that was timed, by its short name or its description; None without a probe."""
     if result.probe is None:
         return None
+    probe = result.probe
+    chosen = [row for row in probe.bandwidth_rows if row.method == probe.bandwidth_method]
+    highest = max(chosen, key=lambda row: row.bytes_per_s, default=None)
     columns = (
         Column("data moved", "l"),
+        Column("round"),
         Column("threads"),
         Column("bytes", origin=Origin.COUNTED),
         Column("of last cache"),
@@ -302,7 +306,8 @@ def bandwidth_table(result: VerifyResult) -> Table | None:
     )
     rows = tuple(
         (
-            clean(row.description),
+            clean(row.method if is_short else row.description),
+            format_count(row.round_index),
             format_count(row.num_threads),
             format_bytes(row.counted_bytes),
             NOT_AVAILABLE if row.array_over_cache is None else f"{format_number(row.array_over_cache)}×",
@@ -310,9 +315,9 @@ def bandwidth_table(result: VerifyResult) -> Table | None:
             format_si(row.bytes_per_s, "B/s"),
             format_fraction(row.spread_fraction),
             format_count(len(row.timing.values_s)),
-            "the ceiling" if row.method == result.probe.bandwidth_method else "",
+            "the ceiling" if row is highest else "",
         )
-        for row in result.probe.bandwidth_rows
+        for row in probe.bandwidth_rows
     )
     return Table("Memory bandwidth", columns, rows)
 

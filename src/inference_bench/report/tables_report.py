@@ -93,8 +93,8 @@ def rows_text(kind: str, rows: Sequence[Row]) -> str:
     text = table(headers, cells, align)
     if len(rows) != 1:
         return text
-    note = f"\nnote: {rows[0]['note']}" if rows[0].get("note") else ""
-    return f"{text}\n\n{wrap('source: ' + rows[0]['source'])}\nas of: {rows[0]['as_of']}{note}"
+    facts = [("source", rows[0]["source"]), ("as of", rows[0]["as_of"]), ("note", rows[0].get("note"))]
+    return "\n".join([text, "", *(wrap(f"{name}: {fact}") for name, fact in facts if fact)])
 
 
 Table = tuple[Sequence[str], list[Sequence[str]], str]

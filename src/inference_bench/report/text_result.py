@@ -49,7 +49,7 @@ def verification(result: VerifyResult) -> str:
             "engine's cache",
             [(name, f"{value} {origin}".rstrip()) for name, value, origin in engine_cache_rows(result)],
         ),
-        _table(bandwidth_table(result)),
+        _table(bandwidth_table(result, is_short=True)),
         _pairs("client", client_rows(result)),
         _pairs("model", model_rows(result)),
         _pairs("engine", engine_rows(result)),

@@ -79,7 +79,7 @@ class VerifyRequest:
     probe_budget_s: float = PROBE_BUDGET_S
 
 
-def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
+def verify_server(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
     """Measure a server against ceilings.
 
     Raises:  RequestError for what cannot be verified; ServerError, MeasurementError, DownloadError, StorageError when
