@@ -66,6 +66,17 @@ def test_the_batch_line_separates_shared_from_per_sequence_time() -> None:
     assert "close to free" in read_gap(points)[-1]
 
 
+def test_step_times_off_a_rising_line_are_not_explained() -> None:
+    points = [compared(1, 0.050), compared(2, 0.024), compared(4, 0.038)]
+    (line,) = batch_lines(points)
+    assert not line.is_telling
+    assert "cannot be told apart" in read_gap(points)[-1]
+
+
+def test_a_single_point_is_not_a_range() -> None:
+    assert "between" not in read_gap([compared(1, 0.05)])[0]
+
+
 def test_one_batch_alone_gives_no_line() -> None:
     assert batch_lines([compared(4, 0.02), compared(4, 0.021)]) == ()
 

@@ -40,7 +40,7 @@ _HOME = {
     "VerifyRequest": "verify.flow",
     "verify_server": "verify.flow",
 }
-__all__ = ["__version__", *_HOME]  # noqa: PLE0604 (names are strings, computed once)
+__all__ = ["__version__", *_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -19,9 +19,11 @@ from typing import Final
 from inference_bench.accounting.work import StepWork
 from inference_bench.roofline import Bound, Roof, bound_step
 from inference_bench.stats import Interval
-from inference_bench.units import format_fraction, format_seconds
+from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 
 NEAR_CEILING_FRACTION: Final = 0.7
+MAX_MISFIT_FRACTION: Final = 0.15
+_ROUNDING: Final = 1e-9
 
 
 class Phase(StrEnum):
@@ -117,7 +119,8 @@ def _verdict(fraction: float | None) -> Verdict:
 class BatchLine:
     """How the measured decode step grows with the batch at one context, and what the bound says of the same.
 
-    Formula:  least squares of seconds = fixed + per_sequence · B, over the measured batches
+    Formula:  least squares of seconds = fixed + per_sequence · B, over the measured batches;
+              misfit_fraction = largest |measured - line| / measured
     Unit:     seconds
     """
 
@@ -126,13 +129,20 @@ class BatchLine:
     per_sequence_s: float
     bound_fixed_s: float
     bound_per_sequence_s: float
+    misfit_fraction: float
+
+    @property
+    def is_telling(self) -> bool:
+        """Whether the step times really lie on a rising line, so that its two parts mean something."""
+        return self.misfit_fraction <= MAX_MISFIT_FRACTION and self.per_sequence_s > 0
 
 
 def fit_line(xs: Sequence[float], ys: Sequence[float]) -> tuple[float, float]:
-    """Intercept and slope of the least-squares line through at least two distinct points."""
+    """Intercept and slope of the least-squares line through at least two distinct points; rounding counts as 0."""
     mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
     slope = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True)) / sum((x - mean_x) ** 2 for x in xs)
-    return mean_y - slope * mean_x, slope
+    intercept = mean_y - slope * mean_x
+    return (0.0 if abs(intercept) < _ROUNDING * max(map(abs, ys)) else intercept), slope
 
 
 def batch_lines(points: Sequence[ComparedPoint]) -> tuple[BatchLine, ...]:
@@ -149,8 +159,10 @@ def batch_lines(points: Sequence[ComparedPoint]) -> tuple[BatchLine, ...]:
         known = [seconds for seconds in bounds if seconds is not None]
         if len(set(batches)) < 2 or len(known) != len(bounds):
             continue
-        measured = fit_line(batches, [point.measured.seconds for point in decode])
-        lines.append(BatchLine(context, *measured, *fit_line(batches, known)))
+        steps_s = [point.measured.seconds for point in decode]
+        fixed_s, per_sequence_s = fit_line(batches, steps_s)
+        misfits = [abs(fixed_s + per_sequence_s * b - s) / s for b, s in zip(batches, steps_s, strict=True)]
+        lines.append(BatchLine(context, fixed_s, per_sequence_s, *fit_line(batches, known), max(misfits)))
     return tuple(lines)
 
 
@@ -170,11 +182,10 @@ def _phase_sentences(phase: Phase, points: Sequence[ComparedPoint]) -> list[str]
     best = max(known, key=lambda point: point.fraction_of_bound or 0)
     worst = min(known, key=lambda point: point.fraction_of_bound or 0)
     limits = " and ".join(sorted({str(point.bound.limited_by) for point in known}))
-    sentences = [
-        f"{phase.capitalize()} is limited by {limits} in theory and reached between "
-        f"{format_fraction(worst.fraction_of_bound)} ({_where(worst)}) and {format_fraction(best.fraction_of_bound)} "
-        f"({_where(best)}) of that ceiling."
-    ]
+    reached = f"{format_fraction(best.fraction_of_bound)} ({_where(best)})"
+    if worst is not best:
+        reached = f"between {format_fraction(worst.fraction_of_bound)} ({_where(worst)}) and {reached}"
+    sentences = [f"{phase.capitalize()} is limited by {limits} in theory and reached {reached} of that ceiling."]
     above = [point for point in known if point.verdict is Verdict.ABOVE]
     if above:
         sentences.append(
@@ -186,22 +197,32 @@ def _phase_sentences(phase: Phase, points: Sequence[ComparedPoint]) -> list[str]
 
 def _where(point: ComparedPoint) -> str:
     measured = point.measured
-    return f"batch {measured.batch}, {measured.context_tokens} tokens"
+    return f"batch {measured.batch}, {format_count(measured.context_tokens)} tokens"
 
 
 def _line_sentence(line: BatchLine) -> str:
+    at = f"At {format_count(line.context_tokens)} prompt tokens"
+    if not line.is_telling:
+        return (
+            f"{at} the step times of the batches do not lie on a rising line within "
+            f"{format_fraction(MAX_MISFIT_FRACTION)}, so shared and per-sequence time cannot be told apart there."
+        )
     ratio = line.per_sequence_s / line.bound_per_sequence_s if line.bound_per_sequence_s > 0 else None
-    times = f", {ratio:.3g} times the bound's {format_seconds(line.bound_per_sequence_s)}" if ratio else ""
+    times = f", {format_number(ratio)} times the bound's {format_seconds(line.bound_per_sequence_s)}" if ratio else ""
+    shared = (
+        f"{format_seconds(line.fixed_s)} that all sequences share"
+        if line.fixed_s > 0
+        else "no time that sequences share"
+    )
     return (
-        f"At {line.context_tokens} tokens of context a decode step takes {format_seconds(max(line.fixed_s, 0.0))} "
-        f"whatever the batch, against {format_seconds(line.bound_fixed_s)} in the bound; each further sequence adds "
-        f"{format_seconds(line.per_sequence_s)}{times}. {_line_meaning(line, ratio)}"
+        f"{at} a decode step has {shared} ({format_seconds(line.bound_fixed_s)} in the bound), and each further sequence "
+        f"adds {format_seconds(line.per_sequence_s)}{times}. {_line_meaning(line, ratio)}"
     )
 
 
 def _line_meaning(line: BatchLine, ratio: float | None) -> str:
     if line.fixed_s >= 2 * line.per_sequence_s:
-        return "Batching is close to free here: most of the step is shared work."
+        return "Batching is close to free there: most of the step is shared work."
     if ratio is not None and ratio > 3:
-        return "Batching buys little here: the engine's own arithmetic for each sequence, not memory, sets the pace."
-    return "Shared and per-sequence work are of the same size here."
+        return "Batching buys little there: the engine's own arithmetic for each sequence, not memory, sets the pace."
+    return "Shared and per-sequence work are of the same size there."

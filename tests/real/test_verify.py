@@ -47,7 +47,12 @@ def test_verify_measures_the_embedded_engine_against_this_machines_ceilings(
 ) -> None:
     found = run_verify(capsys, tmp_path, "--threads", "1")
     points = found["points"]
-    assert {(point["phase"], point["batch"]) for point in points} >= {("prefill", 1), ("decode", 1), ("decode", 2), ("decode", 4)}
+    assert {(point["phase"], point["batch"]) for point in points} >= {
+        ("prefill", 1),
+        ("decode", 1),
+        ("decode", 2),
+        ("decode", 4),
+    }
     for point in points:
         assert set(point) >= POINT_KEYS
         assert point["measured_s"] > 0
@@ -83,7 +88,24 @@ def test_every_request_of_a_run_is_kept_and_completed_with_the_output_length_ask
 def test_a_running_server_tells_its_own_model_file(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, server: LlamaCppServer
 ) -> None:
-    assert main(["load", server.base_url, "--requests", "4", "--concurrency", "2", "--output-tokens", "8", "--json", "--runs", str(tmp_path)]) == 0
+    assert (
+        main(
+            [
+                "load",
+                server.base_url,
+                "--requests",
+                "4",
+                "--concurrency",
+                "2",
+                "--output-tokens",
+                "8",
+                "--json",
+                "--runs",
+                str(tmp_path),
+            ]
+        )
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     assert found["requests"]["sent"] == found["requests"]["completed"] == 4
     assert found["tpot_s"]["count"] == 4
@@ -117,12 +139,27 @@ def is_alive(pid: int) -> bool:
 
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="process states are read from /proc")
-@pytest.mark.parametrize(("signal_number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["ctrl-c", "kill"])
+@pytest.mark.parametrize(
+    ("signal_number", "code"), [(signal.SIGINT, 130), (signal.SIGKILL, -9)], ids=["ctrl-c", "kill"]
+)
 def test_an_interrupted_verify_keeps_its_samples_and_leaves_no_process(
     tmp_path: Path, signal_number: signal.Signals, code: int
 ) -> None:
-    command = [sys.executable, "-m", "inference_bench", "verify", "--on", "a10", "--runs", str(tmp_path), "--threads", "1"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+    command = [
+        sys.executable,
+        "-m",
+        "inference_bench",
+        "verify",
+        "--on",
+        "a10",
+        "--runs",
+        str(tmp_path),
+        "--threads",
+        "1",
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+    )
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:

@@ -121,7 +121,7 @@ def test_what_is_missing_is_null_and_never_zero() -> None:
 
 def test_a_number_that_is_not_finite_becomes_no_value() -> None:
     result = sample_result()
-    odd = replace(result, client=replace(result.client, floor_ttft_s=float("nan"), floor_gap_s=float("inf")))
+    odd = replace(result, client=replace(result.client, floor_ttft_s=float("nan"), floor_chunk_cpu_s=float("inf")))
     client = verify_json(odd)["client"]
-    assert (client["floor_ttft_s"], client["floor_gap_s"]) == (None, None)
+    assert (client["floor_ttft_s"], client["floor_chunk_cpu_s"]) == (None, None)
     assert client["send_delay_p99_s"] == 0.0006

@@ -173,7 +173,10 @@ def client_rows(result: VerifyResult) -> Rows:
             "TTFT against a server that does nothing",
             _beside(client.floor_ttft_s, min(waits, default=None), "median TTFT"),
         ),
-        ("processor time a chunk costs the client", _beside(client.floor_gap_s, min(gaps, default=None), "median gap")),
+        (
+            "processor time a chunk costs the client",
+            _beside(client.floor_chunk_cpu_s, min(gaps, default=None), "median gap"),
+        ),
     )
 
 

@@ -124,7 +124,7 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
             send_delay_p99_s=max(sweep.send_delays_s, default=None),
             loop_lag_p99_s=max(sweep.loop_lags_s, default=None),
             floor_ttft_s=floor.ttft_s,
-            floor_gap_s=floor.chunk_cpu_s,
+            floor_chunk_cpu_s=floor.chunk_cpu_s,
         ),
         reading=read_gap(points),
         assumptions=_assumptions(served, ceiling, machine),

@@ -84,7 +84,7 @@ class ClientNumbers:
     send_delay_p99_s: float | None
     loop_lag_p99_s: float | None
     floor_ttft_s: float | None
-    floor_gap_s: float | None
+    floor_chunk_cpu_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
