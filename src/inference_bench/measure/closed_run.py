@@ -9,22 +9,19 @@ Read next by: cli, report.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
-from inference_bench.measure.http1 import RunClock, Timeouts
-from inference_bench.measure.load import ClientHealth, run_closed_loop
-from inference_bench.measure.prompts import PromptMaker, calibrate
+from inference_bench.measure.http1 import Timeouts
+from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
+from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import get_json
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
+from inference_bench.measure.warmup import warm_up
 from inference_bench.metrics import Metrics, summarise
-from inference_bench.records import RequestRecord, Stage
 from inference_bench.workload import ClosedLoop, RequestShape, Workload
-
-_WARMUP_WORDS = (24, 96)
-_WARMUP_OUTPUT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,45 +79,19 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
     folder.update_meta({"target": target.base_url, "served_model": target.model, "seed": request.seed})
     with folder.open_writer() as writer:
         say("warming up")
-        prompts, clock, timeouts = (
-            PromptMaker(request.seed, salt=folder.path.name),
-            RunClock(),
-            Timeouts(total_s=request.timeout_s),
-        )
-        shapes = tuple(RequestShape(words, _WARMUP_OUTPUT) for words in _WARMUP_WORDS)
-        warm = run_closed_loop(
-            target,
-            Workload("warmup", shapes, ClosedLoop(1, len(shapes)), request.seed),
-            stage=Stage.WARMUP,
-            group="warmup",
+        prompts = PromptMaker(request.seed, salt=folder.path.name)
+        load = LoadOptions(
             writer=writer.append,
-            timeouts=timeouts,
-            clock=clock,
-            prompts=prompts,
-        )
-        samples = _counted(warm.records)
-        if samples:
-            prompts.fit = calibrate(samples)
-        result = run_closed_loop(
-            warm.target,
-            workload,
-            group="measure",
-            writer=writer.append,
-            timeouts=timeouts,
-            clock=clock,
-            prompts=prompts,
             progress=lambda ended, planned: say(f"{ended} of {planned} requests ended"),
+            timeouts=Timeouts(total_s=request.timeout_s),
+            prompts=prompts,
         )
+        warm = warm_up(target, prompts, load)
+        result = run_load(warm.target, workload, replace(load, group="measure"))
     metrics = summarise(result.records)
     return LoadRun(
         target.base_url, target.model, workload, metrics, result.health, floor, warm.dropped_fields, folder.path
     )
-
-
-def _counted(records: tuple[RequestRecord, ...]) -> list[tuple[int, int]]:
-    """(words sent, tokens counted) of the warm-up requests that say."""
-    pairs = zip(_WARMUP_WORDS, [record for record in records if record.chunk_times_s], strict=False)
-    return [(words, record.prompt_tokens) for words, record in pairs if record.prompt_tokens]
 
 
 def first_served_model(target: Target) -> str | None:

@@ -108,6 +108,11 @@ def run_closed_loop(
         clock or RunClock(),
         prompts or PromptMaker(workload.seed),
     )
+    return run_load(target, workload, options)
+
+
+def run_load(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+    """The same with its options in one value, for loads that share most of them; see `run_closed_loop`."""
     return asyncio.run(closed_loop(target, workload, options))
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from inference_bench.predict.fit import FitAnswer
 from inference_bench.predict.latency import Range
+from inference_bench.report.cache_json import cache_json
 from inference_bench.report.text import table, wrap
 from inference_bench.units import (
     NOT_AVAILABLE,
@@ -34,7 +35,7 @@ def fit_json(answer: FitAnswer) -> dict[str, Any]:
             "bits_per_weight": answer.weights.bits_per_weight,
             "origin": answer.weights.origin,
         },
-        "cache": _cache_json(answer),
+        "cache": cache_json(answer.cache),
         "allocation": _allocation_json(answer),
         "overhead_bytes": answer.overhead_bytes,
         "needed_bytes": answer.needed_bytes,
@@ -60,31 +61,6 @@ def _model_json(answer: FitAnswer) -> dict[str, Any]:
         "num_hidden_layers": answer.model.num_hidden_layers,
         "source": answer.model.source.title,
         "as_of": answer.model.source.as_of,
-    }
-
-
-def _cache_json(answer: FitAnswer) -> dict[str, Any]:
-    cache = answer.cache
-    return {
-        "context_tokens": cache.context_tokens,
-        "sequences": cache.sequences,
-        "format": cache.number_format,
-        "bytes": cache.num_bytes,
-        "state_bytes": cache.state_bytes,
-        "naive_bytes": cache.naive_bytes,
-        "naive_factor": cache.naive_factor,
-        "next_token_bytes": cache.next_token_bytes,
-        "layers": [
-            {
-                "type": layer.layer_type,
-                "count": layer.count,
-                "bytes": layer.num_bytes,
-                "sliding_window": layer.sliding_window,
-                "positions": layer.positions,
-                "bytes_per_position": layer.bytes_per_position,
-            }
-            for layer in cache.layers
-        ],
     }
 
 

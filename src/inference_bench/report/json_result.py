@@ -16,6 +16,7 @@ from typing import Any
 
 from inference_bench.compare import ComparedPoint
 from inference_bench.origin import Origin
+from inference_bench.report.cache_json import cache_json
 from inference_bench.report.identity_rows import file_name
 from inference_bench.report.probe_report import probe_json
 from inference_bench.report.result_tables import counted_cache
@@ -36,7 +37,7 @@ def verify_json(result: VerifyResult) -> Json:
         "machine": _machine(result),
         "model": _model(result),
         "engine": _engine(result),
-        "cache": _cache(result),
+        "cache": cache_json(counted_cache(result)),
         "cache_check": None if result.cache_check is None else dataclasses.asdict(result.cache_check),
         "points": [_point(point) for point in result.points],
         "curve": [{**dataclasses.asdict(item), "origin": Origin.BOUND} for item in result.curve],
@@ -122,31 +123,6 @@ def _engine(result: VerifyResult) -> Json:
         "model_sha256": engine.model_sha256,
         "settings": dict(engine.flags),
         "figures": {**dataclasses.asdict(figures), "kv_bytes": figures.kv_bytes, "origin": REPORTED},
-    }
-
-
-def _cache(result: VerifyResult) -> Json:
-    cache = counted_cache(result)
-    return {
-        "context_tokens": cache.context_tokens,
-        "sequences": cache.sequences,
-        "format": cache.number_format,
-        "bytes": cache.num_bytes,
-        "state_bytes": cache.state_bytes,
-        "naive_bytes": cache.naive_bytes,
-        "naive_factor": cache.naive_factor,
-        "origin": Origin.COUNTED,
-        "layers": [
-            {
-                "type": layer.layer_type,
-                "count": layer.count,
-                "sliding_window": layer.sliding_window,
-                "positions": layer.positions,
-                "bytes_per_position": layer.bytes_per_position,
-                "bytes": layer.num_bytes,
-            }
-            for layer in cache.layers
-        ],
     }
 
 

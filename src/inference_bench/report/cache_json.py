@@ -1,0 +1,39 @@
+"""The count of a KV cache as JSON: the same keys wherever it appears.
+
+In:   CacheCount
+Out:  a dict ready for JSON
+Read next by: fit_report, json_result.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inference_bench.accounting.cache import CacheCount
+from inference_bench.origin import Origin
+
+
+def cache_json(cache: CacheCount) -> dict[str, Any]:
+    """True and naive bytes side by side, and each layer type with what it keeps."""
+    return {
+        "context_tokens": cache.context_tokens,
+        "sequences": cache.sequences,
+        "format": cache.number_format,
+        "bytes": cache.num_bytes,
+        "state_bytes": cache.state_bytes,
+        "naive_bytes": cache.naive_bytes,
+        "naive_factor": cache.naive_factor,
+        "next_token_bytes": cache.next_token_bytes,
+        "origin": Origin.COUNTED,
+        "layers": [
+            {
+                "type": layer.layer_type,
+                "count": layer.count,
+                "bytes": layer.num_bytes,
+                "sliding_window": layer.sliding_window,
+                "positions": layer.positions,
+                "bytes_per_position": layer.bytes_per_position,
+            }
+            for layer in cache.layers
+        ],
+    }
