@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
     from inference_bench.roofline import roofline_table as roofline_table
-    from inference_bench.verify.flow import VerifyRequest as VerifyRequest
     from inference_bench.verify.flow import verify_server as verify_server
+    from inference_bench.verify.session import VerifyRequest as VerifyRequest
 
 _HOME = {
     "number_format": "facts.formats",
@@ -37,7 +37,7 @@ _HOME = {
     "FitRequest": "predict.fit",
     "fit": "predict.fit",
     "roofline_table": "roofline",
-    "VerifyRequest": "verify.flow",
+    "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
 }
 __all__ = ["__version__", *_HOME]

@@ -16,9 +16,10 @@ from inference_bench.report.html import verify_html
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text import verify_text
 from inference_bench.units import parse_count, parse_seconds
-from inference_bench.verify.flow import VerifyRequest, verify_server
+from inference_bench.verify.flow import verify_server
 from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
 from inference_bench.verify.saved import save_result
+from inference_bench.verify.session import VerifyRequest
 
 
 def run(options: argparse.Namespace) -> int:

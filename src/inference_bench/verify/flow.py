@@ -8,47 +8,34 @@ Read next by: report, cli.
 
 from __future__ import annotations
 
-import ipaddress
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.accounting.cache import CacheFormat
 from inference_bench.compare import ComparedPoint, Phase, batch_lines, read_gap
-from inference_bench.engines.base import RunningServer
-from inference_bench.engines.embedded_model import ensure_embedded_model
-from inference_bench.engines.llama_cpp import attach, start_llama_cpp
-from inference_bench.errors import MeasurementError, RequestError, UnknownNameError
+from inference_bench.errors import MeasurementError
 from inference_bench.facts.hardware import HardwareSpec
-from inference_bench.facts.load import load_model
-from inference_bench.facts.models import LoadedModel
 from inference_bench.measure.ceilings import ProbeResult
-from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.floor import measure_client_floor
 from inference_bench.measure.here import machine_from_probe
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.machine import probe
-from inference_bench.measure.store import RunFolder
-from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.metrics import chunk_gaps_s, e2e_s, summarise, ttft_s
-from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.roofline import Roof, bound_step, roof
 from inference_bench.units import format_si
 from inference_bench.verify.identity import (
     check_cache,
-    engine_cache_format,
     identify_model,
     manifest_sha256,
     software_versions,
 )
-from inference_bench.verify.plan import PROBE_BUDGET_S, Plan, Setting
+from inference_bench.verify.plan import Plan, Setting
 from inference_bench.verify.points import Served, decode_point, prefill_point
 from inference_bench.verify.result import ClientNumbers, CurvePoint, GroupMetrics, VerifyResult
+from inference_bench.verify.session import VerifyRequest, prepare, served_by, target_of
 from inference_bench.verify.sweep import Sweep, SweepOptions, run_sweep
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
@@ -59,26 +46,6 @@ _SECOND_READING_BUDGET_S: Final = 5.0
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
-    """What to verify. None takes the default: the embedded engine and model, on this machine, probed."""
-
-    url: str | None = None
-    model: str | None = None
-    machine: HardwareSpec | None = None
-    weights: str | None = None
-    cache: str | None = None
-    served_model: str | None = None
-    endpoint: str = "completions"
-    api_key: ApiKey | None = None
-    num_threads: int | None = None
-    plan: Plan = field(default_factory=Plan)
-    runs: Path = Path("runs")
-    seed: int = 0
-    timeout_s: float = 120.0
-    probe_budget_s: float = PROBE_BUDGET_S
-
-
 def verify_server(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
     """Measure a server against ceilings.
 
@@ -87,12 +54,13 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
     """
     say = progress or (lambda _text: None)
     started, started_s = datetime.now(UTC), time.monotonic()
-    measured_here = _check(request)
-    before = probe(progress=say, budget_s=request.probe_budget_s) if measured_here else None
+    session = prepare(request, say)
+    model, folder = session.model, session.folder
+    before = probe(progress=say, budget_s=request.probe_budget_s) if request.machine is None else None
     floor = measure_client_floor()
-    with _server(request, before, say) as (server, model, sha256, folder):
-        served = _served(request, model, server)
-        target = _target(request, server)
+    with session.serve(say) as server:
+        served = served_by(request, model, server)
+        target = target_of(request, server)
         folder.update_meta({"target": target.base_url, "engine": server.identity.name, "model": model.spec.name})
         with folder.open_writer() as writer:
             timeouts = Timeouts(total_s=request.timeout_s)
@@ -103,7 +71,7 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
     machine = machine_from_probe(ceilings) if ceilings else _named(request.machine)
     ceiling = roof(machine, served.weights.linear_format)
     points = _points(request.plan, sweep, served, ceiling)
-    identity = identify_model(model, served.weights, sha256)
+    identity = identify_model(model, served.weights, session.sha256)
     extra = {"machine": machine.name, "cache_format": served.cache_format.name, "seed": request.seed}
     return VerifyResult(
         started_at=started.isoformat(timespec="seconds"),
@@ -136,22 +104,6 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
     )
 
 
-def _check(request: VerifyRequest) -> bool:
-    """Whether this machine's own ceilings are to be measured; refuses what cannot be compared."""
-    if request.url is None:
-        return request.machine is None
-    host = Target(request.url).address.host
-    try:
-        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_here = False
-    if request.machine is None and not is_here:
-        raise RequestError(
-            f"{request.url} is on another machine; name that machine to have its ceilings to compare with"
-        )
-    return request.machine is None
-
-
 def _named(machine: HardwareSpec | None) -> HardwareSpec:
     if machine is None:
         raise MeasurementError("this machine was not probed and no other machine was named")
@@ -177,90 +129,6 @@ def _with_bandwidth_again(before: ProbeResult, say: Progress) -> ProbeResult:
         bandwidth_rows=best.bandwidth_rows,
         ridge_flops_per_byte=before.peak_flops_per_s / best.bandwidth_bytes_per_s,
         notes=(*before.notes, note),
-    )
-
-
-Session = tuple[RunningServer, LoadedModel, str | None, RunFolder]
-
-
-@contextmanager
-def _server(request: VerifyRequest, ceilings: ProbeResult | None, say: Progress) -> Iterator[Session]:
-    """The server to measure, the model it serves, the hash of its file, and the run folder."""
-    if request.url is not None:
-        server: RunningServer = attach(request.url, api_key=request.api_key)
-        model, path = _served_model(request, server)
-        say("hashing the model file")
-        sha256 = sha256_of_file(path) if path else None
-        yield server, model, sha256, RunFolder.create(request.runs, "verify")
-        return
-    model, path, sha256 = _own_model(request, say)
-    folder = RunFolder.create(request.runs, "verify")
-    with start_llama_cpp(
-        path,
-        context_tokens_total=request.plan.max_context_tokens * max(request.plan.concurrencies),
-        num_slots=max(request.plan.concurrencies),
-        num_threads=request.num_threads or _usable_cores(ceilings),
-        log_path=folder.path / "engine.log",
-        cache_type_k=_ggml_name(cache_format(request.cache).keys.name),
-        cache_type_v=_ggml_name(cache_format(request.cache).values.name),
-        progress=say,
-        model_sha256=sha256,
-    ) as server:
-        yield server, model, server.identity.model_sha256, folder
-
-
-def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, str | None]:
-    """The file the embedded engine serves: the one that was named, or the embedded model."""
-    if request.model is None:
-        embedded = ensure_embedded_model(progress=say)
-        model = load_model(str(embedded.path))
-        return replace(model, spec=replace(model.spec, name=embedded.name)), embedded.path, embedded.sha256
-    path = Path(request.model)
-    if path.suffix != ".gguf":
-        raise RequestError(f"the embedded engine serves .gguf files; {request.model!r} is not one")
-    return load_model(str(path)), path, None
-
-
-def _usable_cores(ceilings: ProbeResult | None) -> int:
-    from inference_bench.measure.machine_identity import identify_machine
-
-    return ceilings.identity.num_usable_cores if ceilings else identify_machine().num_usable_cores
-
-
-def _ggml_name(name: str) -> str:
-    """Ggml's word for a format: its plain floats are called f16 and f32."""
-    return name.removeprefix("fp") if name == "bf16" else name.replace("fp", "f")
-
-
-def _served_model(request: VerifyRequest, server: RunningServer) -> tuple[LoadedModel, Path | None]:
-    """What a running server serves: the model that was named, or its own file when that can be read here, or its name."""
-    if request.model is not None:
-        model = load_model(request.model)
-        return model, model.path
-    own_path = Path(server.identity.model_path) if server.identity.model_path else None
-    if own_path is not None and own_path.suffix == ".gguf" and own_path.is_file():
-        return load_model(str(own_path)), own_path
-    name = (server.identity.model_name or "").rpartition("/")[2]
-    try:
-        return load_model(name), None
-    except UnknownNameError:
-        raise RequestError(
-            f"the server says it serves {name[:80]!r}, which is not a known model; name the model"
-        ) from None
-
-
-def _served(request: VerifyRequest, model: LoadedModel, server: RunningServer) -> Served:
-    fmt: CacheFormat | None = cache_format(request.cache) if request.cache else engine_cache_format(server.figures)
-    return Served(model.spec, loaded_weights(model, request.weights), fmt or cache_format(None))
-
-
-def _target(request: VerifyRequest, server: RunningServer) -> Target:
-    return Target(
-        server.base_url,
-        request.served_model or server.identity.model_name,
-        Endpoint(request.endpoint),
-        request.api_key,
-        _EXTRA_BODY,
     )
 
 
