@@ -38,8 +38,6 @@ from inference_bench.verify.result import ClientNumbers, CurvePoint, GroupMetric
 from inference_bench.verify.session import VerifyRequest, prepare, served_by, target_of
 from inference_bench.verify.sweep import Sweep, SweepOptions, run_sweep
 
-# What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
-_EXTRA_BODY: Final = {"cache_prompt": False, "ignore_eos": True}
 _CURVE_BATCHES: Final = (1, 2, 3, 4, 6, 8, 12, 16)
 _SECOND_READING_BUDGET_S: Final = 5.0
 
