@@ -114,6 +114,23 @@ def test_a_running_server_tells_its_own_model_file(
     assert "4 completed" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--model", "qwen3-8b"], "8,190,735,360"),
+        (["--model", "smollm2-360m"], "134,515,008"),
+    ],
+)
+def test_a_model_that_is_not_the_one_served_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, server: LlamaCppServer, arguments: list[str], message: str
+) -> None:
+    assert main(["verify", server.base_url, "--on", "a10", "--runs", str(tmp_path), *arguments]) == 2
+    shown = capsys.readouterr().err
+    assert message in shown
+    assert shown.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_no_prompt_or_generated_text_is_left_in_a_run_folder(tmp_path: Path, server: LlamaCppServer) -> None:
     assert main(["load", server.base_url, "--requests", "2", "--output-tokens", "8", "--runs", str(tmp_path)]) == 0
     (folder,) = tmp_path.iterdir()
@@ -150,8 +167,7 @@ def test_an_interrupted_verify_keeps_its_samples_and_leaves_no_process(
         "-m",
         "inference_bench",
         "verify",
-        "--on",
-        "a10",
+        "--quick",
         "--runs",
         str(tmp_path),
         "--threads",

@@ -273,10 +273,10 @@ def sample_result(model: ModelSpec | None = None) -> VerifyResult:
         cache_check=check,
         points=points,
         curve=curve(spec, ceiling),
-        batch_lines=batch_lines(points),
+        batch_lines=batch_lines(points, ceiling),
         groups=(group("decode-1-128", 1, 0.011), group("decode-2-128", 2, 0.016), group("decode-4-128", 4, 0.031)),
         client=ClientNumbers(0.0006, 0.0011, 0.0009, 0.00006),
-        reading=read_gap(points),
+        reading=read_gap(points, ceiling),
         assumptions=(
             "bytes are counted, not read from hardware counters: each weight once a step, the cache attended and added",
             "the output head is computed for the last prompt position only",
@@ -295,7 +295,7 @@ def with_findings() -> VerifyResult:
     fast = point(smollm2(), result.ceiling, (Phase.DECODE, 8, 128), 1.34)
     points = (*result.points, fast)
     groups = (*result.groups, group("decode-4-128b", 4, 0.029, num_failed=2), failed_group("decode-8-128"))
-    return replace(result, points=points, groups=groups, reading=read_gap(points))
+    return replace(result, points=points, groups=groups, reading=read_gap(points, result.ceiling))
 
 
 def bare_result() -> VerifyResult:
@@ -318,7 +318,7 @@ def bare_result() -> VerifyResult:
         batch_lines=(),
         groups=(failed_group("only"),),
         client=ClientNumbers(None, None, None, None),
-        reading=read_gap(points),
+        reading=read_gap(points, ceiling),
         notes=(),
         versions={},
     )
@@ -328,7 +328,7 @@ def no_ceiling_result() -> VerifyResult:
     """Neither bandwidth nor peak is known."""
     ceiling = Roof(None, None, None)
     points = tuple(point(smollm2(), ceiling, key, share) for key, share in SHARES.items())
-    return replace(bare_result(), ceiling=ceiling, points=points, reading=read_gap(points))
+    return replace(bare_result(), ceiling=ceiling, points=points, reading=read_gap(points, ceiling))
 
 
 def hostile_result() -> VerifyResult:

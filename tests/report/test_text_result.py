@@ -32,7 +32,7 @@ def test_the_first_lines_answer_how_fast_and_how_close() -> None:
 def test_every_point_has_its_time_beside_its_bound() -> None:
     text = verify_text(sample_result())
     header = next(line for line in text.splitlines() if line.startswith("phase "))
-    assert " ".join(header.split()) == "phase batch context time 95 % interval samples bound share limited by tokens/s"
+    assert " ".join(header.split()) == "phase batch context time 95 % interval waves bound share limited by tokens/s"
     rows = [line for line in text.splitlines() if line.startswith(("decode   ", "prefill   "))]
     assert len(rows) == 8
     assert "62.0 %  memory" in rows[0]

@@ -53,7 +53,8 @@ def test_prefill_is_the_median_time_to_the_first_token_of_a_request_alone() -> N
     assert point is not None
     assert point.measured.phase is Phase.PREFILL
     assert point.measured.seconds == pytest.approx(0.6)
-    assert (point.measured.num_samples, point.measured.engine_s, point.tokens_per_step) == (3, 0.4, 100)
+    assert (point.measured.num_samples, point.tokens_per_step) == (3, 100)
+    assert point.measured.engine_s == pytest.approx(0.4)
 
 
 def test_prompt_tokens_the_server_had_cached_are_no_work() -> None:
@@ -72,7 +73,25 @@ def test_a_decode_step_is_the_gap_while_all_streams_decode() -> None:
     assert point.measured.batch == 2
     # gaps inside 1.0..1.3: chunks 3, 4, 5 of the first (contexts 103..105) and 1, 2, 3 of the second (101..103)
     assert point.measured.context_tokens == round((103 + 104 + 105 + 101 + 102 + 103) / 6)
-    assert point.measured.num_samples == 3
+    assert (point.measured.num_samples, point.measured.num_waves) == (6, 1)
+
+
+def test_a_disturbed_wave_moves_the_mean_and_not_the_median_over_waves() -> None:
+    waves = [(stream(0.4, step, 5),) for step in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 1.0)]
+    point = decode_point(Setting(1, 100, 5), waves, served(), CEILING)
+    assert point is not None
+    assert point.measured.seconds == pytest.approx(0.1)
+    assert point.measured.mean_s == pytest.approx((6 * 0.1 + 1.0) / 7)
+    assert point.measured.num_waves == 7
+    assert point.measured.interval is not None
+    assert point.measured.interval.high >= 0.1
+
+
+def test_gaps_of_few_waves_give_no_interval_however_many_they_are() -> None:
+    point = decode_point(Setting(1, 100, 200), [(stream(0.4, 0.1, 200),)] * 3, served(), CEILING)
+    assert point is not None
+    assert point.measured.num_samples == 3 * 199
+    assert point.measured.interval is None
 
 
 @pytest.mark.parametrize(

@@ -30,11 +30,11 @@ _OTHER_DESIGNS: Final = {
 MAX_LAYERS: Final = 4096
 _LAYER_NORM: Final = re.compile(r"blk\.0\.(attn_norm|ffn_norm|post_attention_norm|post_ffw_norm)\.weight")
 _ROLES: Final = (
-    ("token_embd.", TensorRole.EMBEDDING),
-    ("output.", TensorRole.HEAD),
-    ("_norm.", TensorRole.NORM),
-    (".attn_", TensorRole.ATTENTION),
-    (".ffn_", TensorRole.FEED_FORWARD),
+    (re.compile(r"token_embd\.weight"), TensorRole.EMBEDDING),
+    (re.compile(r"output\.weight"), TensorRole.HEAD),
+    (re.compile(r".*norm\.\w+"), TensorRole.NORM),
+    (re.compile(r"blk\.\d+\.attn_\w+\.\w+"), TensorRole.ATTENTION),
+    (re.compile(r"blk\.\d+\.ffn_\w+\.\w+"), TensorRole.FEED_FORWARD),
 )
 
 
@@ -70,7 +70,7 @@ def _stored_tensor(tensor: GGUFTensor, file_name: str) -> StoredTensor:
             f"{file_name}: tensor {tensor.name!r} has rows of {row_values} values, which {number_format.name} cannot "
             f"store; it needs multiples of {number_format.block_values}"
         )
-    role = next((role for mark, role in _ROLES if mark in f".{tensor.name}" or tensor.name.startswith(mark)), None)
+    role = next((role for pattern, role in _ROLES if pattern.fullmatch(tensor.name)), None)
     return StoredTensor(tensor.name, role or TensorRole.OTHER, tensor.num_values, row_values, number_format)
 
 

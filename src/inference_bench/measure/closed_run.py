@@ -8,13 +8,14 @@ Read next by: cli, report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
+from inference_bench.measure.machine_identity import MachineIdentity
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import get_json
 from inference_bench.measure.store import RunFolder
@@ -53,6 +54,9 @@ class LoadRun:
     floor: ClientFloor
     dropped_fields: tuple[str, ...]
     run_dir: Path
+    client: MachineIdentity
+    endpoint: str
+    versions: Mapping[str, str]
 
 
 def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = None) -> LoadRun:
@@ -90,7 +94,17 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         result = run_load(warm.target, workload, replace(load, group="measure"))
     metrics = summarise(result.records)
     return LoadRun(
-        target.base_url, target.model, workload, metrics, result.health, floor, warm.dropped_fields, folder.path
+        target=target.base_url,
+        model=target.model,
+        workload=workload,
+        metrics=metrics,
+        health=result.health,
+        floor=floor,
+        dropped_fields=warm.dropped_fields,
+        run_dir=folder.path,
+        client=identify_machine(),
+        endpoint=request.endpoint,
+        versions=software_versions(),
     )
 
 

@@ -20,9 +20,10 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel, ModelSpec
+from inference_bench.origin import Origin
 from inference_bench.predict.capacity import largest_that_fits
 from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
-from inference_bench.roofline import Bound, bound_step, roof
+from inference_bench.roofline import Bound, Roof, bound_step, roof
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
@@ -107,7 +108,8 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     needed = fixed + (allocation.num_bytes if allocation else cache.num_bytes + cache.state_bytes)
     memory = machine.memory_bytes if machine else None
     space = _Space(model.spec, fmt, request, fixed, memory)
-    speeds = _speeds(model.spec, weights, fmt, machine, context, request) if machine else (None, None)
+    ceiling = roof(machine, weights.linear_format, request.compute_format) if machine else None
+    speeds = _speeds(model.spec, weights, fmt, ceiling, context, request) if ceiling else (None, None)
     return FitAnswer(
         model=model.spec,
         params=count_params(model.spec),
@@ -124,9 +126,9 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         max_context_tokens=space.max_context_tokens(),
         max_sequences=space.max_sequences(context),
         decode=speeds[0],
-        decode_expected_s=predict_seconds(speeds[0]) if speeds[0] else None,
+        decode_expected_s=predict_seconds(speeds[0], ceiling) if speeds[0] and ceiling else None,
         prefill=speeds[1],
-        prefill_expected_s=predict_seconds(speeds[1]) if speeds[1] else None,
+        prefill_expected_s=predict_seconds(speeds[1], ceiling) if speeds[1] and ceiling else None,
         assumptions=_assumptions(model.spec, weights, request, machine),
     )
 
@@ -184,9 +186,8 @@ class _Space:
 
 
 def _speeds(
-    model: ModelSpec, weights: WeightCount, fmt: CacheFormat, machine: HardwareSpec, context: int, request: FitRequest
+    model: ModelSpec, weights: WeightCount, fmt: CacheFormat, ceiling: Roof, context: int, request: FitRequest
 ) -> tuple[Bound, Bound]:
-    ceiling = roof(machine, weights.linear_format, request.compute_format)
     decode = count_step_work(model, weights, fmt, decode_batch(context, request.sequences))
     prefill = count_step_work(model, weights, fmt, prompt(context), HeadPositions.LAST)
     return bound_step("decode", decode, ceiling), bound_step("prefill", prefill, ceiling)
@@ -205,6 +206,8 @@ def _assumptions(
     if machine is not None:
         compute = request.compute_format or machine.compute_format(weights.linear_format)
         lines.append(f"speeds against {machine.name}: {compute or 'unknown'} dense peak; source {machine.source}")
+        if machine.note and machine.origin is Origin.MEASURED:
+            lines.append(f"when {machine.name} was measured: {machine.note}")
         lines.append("prefill is one prompt of the whole context, with the output head for its last position only")
         lines.append(PLANNING_ASSUMPTION)
     return (*lines, *model.assumptions)

@@ -20,7 +20,7 @@ from inference_bench.report.cache_json import cache_json
 from inference_bench.report.identity_rows import file_name
 from inference_bench.report.probe_report import probe_json
 from inference_bench.report.result_tables import counted_cache
-from inference_bench.report.wording import ESTIMATE, REPORTED
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED
 from inference_bench.verify.result import GroupMetrics, VerifyResult
 from inference_bench.verify.saved import REPORT_FILE
 
@@ -41,7 +41,9 @@ def verify_json(result: VerifyResult) -> Json:
         "cache_check": None if result.cache_check is None else dataclasses.asdict(result.cache_check),
         "points": [_point(point) for point in result.points],
         "curve": [{**dataclasses.asdict(item), "origin": Origin.BOUND} for item in result.curve],
-        "batch_lines": [dataclasses.asdict(line) for line in result.batch_lines],
+        "batch_lines": [
+            {**dataclasses.asdict(line), "is_telling": line.is_telling, "origin": FITTED} for line in result.batch_lines
+        ],
         "groups": [_group(group) for group in result.groups],
         "client": dataclasses.asdict(result.client),
         "reading": result.reading,
@@ -139,6 +141,8 @@ def _point(point: ComparedPoint) -> Json:
         "interval_s": None if measured.interval is None else dataclasses.asdict(measured.interval),
         "relative_spread": measured.relative_spread,
         "engine_s": measured.engine_s,
+        "mean_s": measured.mean_s,
+        "num_waves": measured.num_waves,
         "bound_s": point.bound.seconds,
         "fraction_of_bound": point.fraction_of_bound,
         "limited_by": point.bound.limited_by,

@@ -22,7 +22,7 @@ from inference_bench.units import (
     format_number,
     format_si,
 )
-from inference_bench.verify.result import VerifyResult
+from inference_bench.verify.result import UNSTEADY, VerifyResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +133,7 @@ def findings(result: VerifyResult) -> tuple[str, ...]:
         for point in result.points
         if point.verdict is Verdict.ABOVE
     ]
+    found += [note for note in result.notes if note.startswith(UNSTEADY)]
     found += _incomplete(result)
     if result.cache_check is not None and not result.cache_check.agrees:
         found.append(

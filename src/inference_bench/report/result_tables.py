@@ -17,7 +17,7 @@ from inference_bench.compare import ComparedPoint, Verdict
 from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format
-from inference_bench.report.wording import ESTIMATE, REPORTED, clean, interval_text, tokens_per_s, yes_or_no
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED, clean, interval_text, tokens_per_s, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -71,12 +71,14 @@ def points_table(result: VerifyResult) -> Table:
         Column("batch"),
         Column("context"),
         Column("time", origin=Origin.MEASURED),
-        Column("95 % interval", note="Interval: of the median; n/a where the samples are too few for one."),
-        Column("samples"),
+        Column("95 % interval", note="Time: the median over waves; interval: of that median, n/a below six waves."),
+        Column("waves"),
         Column("bound", origin=Origin.BOUND),
         Column("share", note="Share: bound over time, so the rate as a share of its ceiling."),
         Column("limited by", "l"),
         Column("tokens/s", origin=Origin.MEASURED),
+        Column("mean time", origin=Origin.MEASURED, note="Mean time: over all samples, disturbed ones included."),
+        Column("engine's own", origin=REPORTED, note="Engine's own: its mean for the same time, where it gives one."),
         Column("at ceiling", origin=Origin.BOUND),
         Column("verdict", "l"),
         Column(
@@ -84,8 +86,8 @@ def points_table(result: VerifyResult) -> Table:
         ),
         Column("MFU", origin=ESTIMATE),
         Column("counted at", origin=Origin.COUNTED, note="Counted at: the positions the bound is computed for."),
-        Column("spread", note="Spread: half the interquartile range over the median."),
-        Column("engine's own", origin=REPORTED, note="Engine's own: its figure for the same time, where it gives one."),
+        Column("spread", note="Spread: half the interquartile range over the median, between waves."),
+        Column("samples"),
     )
     marked = frozenset(index for index, point in enumerate(result.points) if point.verdict is Verdict.ABOVE)
     return Table("Points", columns, tuple(map(_point_cells, result.points)), marked=marked)
@@ -99,28 +101,30 @@ def _point_cells(point: ComparedPoint) -> Cells:
         format_count(measured.nominal_context_tokens),
         format_seconds(measured.seconds),
         interval_text(measured.interval, format_seconds),
-        format_count(measured.num_samples),
+        format_count(measured.num_waves),
         format_seconds(point.bound.seconds),
         format_fraction(point.fraction_of_bound),
         str(point.bound.limited_by),
         tokens_per_s(point.measured_tokens_per_s),
+        format_seconds(measured.mean_s),
+        format_seconds(measured.engine_s),
         tokens_per_s(point.bound_tokens_per_s),
         str(point.verdict),
         format_fraction(point.mbu),
         format_fraction(point.mfu),
         format_count(measured.context_tokens),
         format_fraction(measured.relative_spread),
-        format_seconds(measured.engine_s),
+        format_count(measured.num_samples),
     )
 
 
 def batch_table(result: VerifyResult) -> Table:
-    """A decode step as a fixed part and a part for each sequence, beside the bound."""
+    """A decode step as a fixed part and a part for each sequence, where the step times lie on a line."""
     columns = (
         Column("context", "r"),
-        Column("fixed", origin=Origin.MEASURED),
-        Column("fixed", origin=Origin.BOUND),
-        Column("per sequence", origin=Origin.MEASURED),
+        Column("fixed", origin=FITTED),
+        Column("one read of the weights", origin=Origin.BOUND),
+        Column("per sequence", origin=FITTED),
         Column("per sequence", origin=Origin.BOUND),
     )
     rows = tuple(
@@ -132,6 +136,7 @@ def batch_table(result: VerifyResult) -> Table:
             format_seconds(line.bound_per_sequence_s),
         )
         for line in result.batch_lines
+        if line.is_telling
     )
     return Table(
         "A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence."

@@ -21,12 +21,15 @@ from inference_bench.verify.result import VerifyResult
 
 REPORTED: Final = "reported"
 ESTIMATE: Final = "estimate"
+FITTED: Final = "fitted"
 ORIGIN_WORDS: Final = {
     Origin.MEASURED: "timed in this run, on a real machine",
     Origin.BOUND: "a limit: no engine can be faster under the traffic stated, if the ceiling it is built on holds",
     Origin.COUNTED: "exact arithmetic on the model's own shape",
+    Origin.GIVEN: "said by whoever asked",
     Origin.PUBLISHED: "printed by a vendor or an author",
     ESTIMATE: "counted bytes or FLOPs over a measured time; no hardware counter was read",
+    FITTED: "a line through measured points",
     REPORTED: "said by the server itself, not checked by timing",
 }
 

@@ -34,8 +34,8 @@ class Setting:
 class Plan:
     """The sweep: every concurrency with every prompt length, several times, within a budget.
 
-    Where:  every setting is measured once whatever it takes; after that a wave is sent only if it is expected to end
-            within budget_s of the start of the sweep
+    Where:  in the first round a wave is sent as long as budget_s has not passed, so that a slow server ends it at most one
+            wave later; after that only if it is expected to end within budget_s
     """
 
     concurrencies: tuple[int, ...] = (1, 2, 4)

@@ -24,9 +24,17 @@ def save_result(run_dir: Path, result: Mapping[str, Any], page: str) -> Path:
 
     Raises:  StorageError
     """
-    write_whole(run_dir / RESULT_FILE, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    save_json(run_dir, result)
     write_whole(run_dir / REPORT_FILE, page)
     return run_dir / REPORT_FILE
+
+
+def save_json(run_dir: Path, result: Mapping[str, Any]) -> None:
+    """Write the JSON alone, for a run that has no page.
+
+    Raises:  StorageError
+    """
+    write_whole(run_dir / RESULT_FILE, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_result(run_dir: Path) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from inference_bench.accounting.params import count_params
 from inference_bench.engines.base import RunningServer
 from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.engines.llama_cpp import AttachedServer, attach, start_llama_cpp
@@ -29,6 +30,7 @@ from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.machine_identity import identify_machine
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
+from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.verify.identity import engine_cache_format
 from inference_bench.verify.plan import PROBE_BUDGET_S, Plan
@@ -36,6 +38,8 @@ from inference_bench.verify.points import Served
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
 _EXTRA_BODY: Final = {"cache_prompt": False, "ignore_eos": True}
+
+_PARAMETER_TOLERANCE: Final = 0.05  # some engines count tables that a config does not name
 
 Progress = Callable[[str], None]
 
@@ -106,6 +110,11 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
     Raises:  RequestError, UnknownNameError, ModelFileError, DownloadError, ServerError, StorageError
     """
     if request.url is None:
+        if request.machine is not None and request.machine.origin is Origin.PUBLISHED:
+            raise RequestError(
+                f"the embedded engine runs on this machine, not on {request.machine.name}; leave the machine out to have "
+                "this one probed, or give the address of a server that runs there"
+            )
         return Session(request, *_own_model(request, say), RunFolder.create(request.runs, "verify"), None)
     is_here = _is_on_this_machine(request.url)
     if request.machine is None and not is_here:
@@ -145,6 +154,7 @@ def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool)
     """What a running server serves: the model that was named, or its own file where that is on this machine, or its name."""
     if request.model is not None:
         model = load_model(request.model)
+        _refuse_another_model(model, server)
         return model, model.path
     own_path = Path(server.identity.model_path) if server.identity.model_path else None
     if is_here and own_path is not None and own_path.suffix == ".gguf" and own_path.is_file():
@@ -156,6 +166,16 @@ def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool)
         raise RequestError(
             f"the server says it serves {name[:80]!r}, which is not a known model; name the model"
         ) from None
+
+
+def _refuse_another_model(model: LoadedModel, server: AttachedServer) -> None:
+    """A server that says how many parameters it serves must be serving about as many as the model that was named has."""
+    served, named = server.figures.num_params, count_params(model.spec).total
+    if served is not None and abs(served - named) > _PARAMETER_TOLERANCE * named:
+        raise RequestError(
+            f"the server says it serves {served:,} parameters ({server.identity.model_name}), and {model.spec.name} has "
+            f"{named:,}; name the model that is served"
+        )
 
 
 def _ggml_name(name: str) -> str:

@@ -32,10 +32,13 @@ class Sweep:
     """What the sweep measured so far."""
 
     waves: dict[Setting, list[Wave]] = field(default_factory=dict)
-    send_delays_s: list[float] = field(default_factory=list)
     loop_lags_s: list[float] = field(default_factory=list)
     dropped_fields: tuple[str, ...] = ()
     stopped_early: bool = False
+
+    def all_records(self) -> list[RequestRecord]:
+        """Every record of the sweep."""
+        return [record for waves in self.waves.values() for wave in waves for record in wave]
 
     def records(self, setting: Setting) -> list[RequestRecord]:
         """Every record of one setting."""
@@ -75,7 +78,7 @@ def _measure(target: Target, plan: Plan, load: LoadOptions, options: SweepOption
     started_s, durations_s = time.monotonic(), dict[Setting, float]()
     for repeat, setting in plan.waves():
         elapsed_s = time.monotonic() - started_s
-        if repeat and elapsed_s + durations_s.get(setting, 0.0) > plan.budget_s:
+        if elapsed_s + (durations_s.get(setting, 0.0) if repeat else 0.0) > plan.budget_s:
             sweep.stopped_early = True
             continue
         options.progress(
@@ -92,5 +95,4 @@ def _measure(target: Target, plan: Plan, load: LoadOptions, options: SweepOption
         result = run_load(target, workload, replace(load, group=setting.name))
         durations_s[setting] = time.monotonic() - wave_started_s
         sweep.waves.setdefault(setting, []).append(result.records)
-        sweep.send_delays_s += [result.health.send_delay_p99_s] if result.health.send_delay_p99_s is not None else []
-        sweep.loop_lags_s += [result.health.loop_lag_p99_s] if result.health.loop_lag_p99_s is not None else []
+        sweep.loop_lags_s += result.loop_lags_s
