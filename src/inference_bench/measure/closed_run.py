@@ -15,9 +15,10 @@ from pathlib import Path
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
-from inference_bench.measure.machine_identity import MachineIdentity
+from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import get_json
+from inference_bench.measure.software import software_versions
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.measure.warmup import warm_up
