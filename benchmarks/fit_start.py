@@ -27,11 +27,18 @@ def main() -> None:
         seconds(command)
     pairs = [(seconds(BARE), seconds(FIT)) for _ in range(ROUNDS)]
     bare, fit = (median(values) for values in zip(*pairs, strict=True))
-    print(f"bare Python {bare * 1000:.0f} ms, fit {fit * 1000:.0f} ms: {fit / bare:.2f} times, {(fit - bare) * 1000:.0f} ms above it")
-    imports = subprocess.run([sys.executable, "-X", "importtime", *FIT[1:]], capture_output=True, text=True, check=True).stderr
+    print(
+        f"bare Python {bare * 1000:.0f} ms, fit {fit * 1000:.0f} ms: {fit / bare:.2f} times, {(fit - bare) * 1000:.0f} ms above it"
+    )
+    imports = subprocess.run(
+        [sys.executable, "-X", "importtime", *FIT[1:]], capture_output=True, text=True, check=True
+    ).stderr
     rows = [line.split("|") for line in imports.splitlines() if line.count("|") == 2 and "cumulative" not in line]
     slowest = sorted(rows, key=lambda row: -int(row[0].removeprefix("import time:")))[:8]
-    print("slowest imports by own time:", ", ".join(f"{name.strip()} {int(own.removeprefix('import time:'))} µs" for own, _, name in slowest))
+    print(
+        "slowest imports by own time:",
+        ", ".join(f"{name.strip()} {int(own.removeprefix('import time:'))} µs" for own, _, name in slowest),
+    )
 
 
 if __name__ == "__main__":

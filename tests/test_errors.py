@@ -7,7 +7,9 @@ from inference_bench import errors
 
 
 def error_classes() -> list[type[errors.InferenceBenchError]]:
-    return [cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.InferenceBenchError)]
+    return [
+        cls for _, cls in inspect.getmembers(errors, inspect.isclass) if issubclass(cls, errors.InferenceBenchError)
+    ]
 
 
 def test_the_tree_in_the_docstring_is_the_tree_in_the_code() -> None:

@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from shapes import cache_in, reference_model
 
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.accounting.work import count_step_work, decode_batch
@@ -11,13 +10,16 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import hardware
 from inference_bench.roofline import LimitedBy, Roof, bound, bound_step, roof, roofline_table
+from shapes import cache_in, reference_model
 
 amounts = st.integers(1, 10**15)
 rates = st.floats(1e6, 1e16)
 
 
 @given(amounts, amounts, rates, rates)
-def test_a_bound_is_no_shorter_than_either_arm_and_equal_to_one(flops: int, num_bytes: int, bw: float, peak: float) -> None:
+def test_a_bound_is_no_shorter_than_either_arm_and_equal_to_one(
+    flops: int, num_bytes: int, bw: float, peak: float
+) -> None:
     seconds = bound("work", flops, num_bytes, Roof(bw, peak, "bf16")).seconds
     assert seconds is not None
     assert seconds >= flops / peak
@@ -46,7 +48,10 @@ def test_the_larger_batch_never_has_the_shorter_step() -> None:
     model = reference_model()
     weights = count_weights(model, weight_plan("int4-g128"))
     ceiling = Roof(1e12, 165e12, "bf16")
-    times = [bound_step("d", count_step_work(model, weights, cache_in("bf16"), decode_batch(5000, size)), ceiling).seconds for size in range(1, 400)]
+    times = [
+        bound_step("d", count_step_work(model, weights, cache_in("bf16"), decode_batch(5000, size)), ceiling).seconds
+        for size in range(1, 400)
+    ]
     assert None not in times
     assert times == sorted(times, key=lambda seconds: seconds or 0)
 
@@ -68,7 +73,7 @@ def test_weight_only_formats_compute_in_16_bits_and_fp8_in_fp8_where_there_is_on
 
 
 def test_a_compute_format_the_machine_lacks_is_refused_with_those_it_has() -> None:
-    with pytest.raises(RequestError, match="A100.*no dense fp8.*bf16"):
+    with pytest.raises(RequestError, match=r"A100.*no dense fp8.*bf16"):
         roof(hardware("a100"), number_format("bf16"), "fp8")
 
 
@@ -79,7 +84,9 @@ def test_b200_has_its_fp8_ridge_at_562_5_flops_a_byte() -> None:
 def test_the_phases_of_the_table_are_the_sums_of_their_operations() -> None:
     model = reference_model()
     weights = count_weights(model, weight_plan("bf16"))
-    table = roofline_table(model, weights, cache_in("bf16"), hardware("h100"), context_tokens=4096, batch=8, prompt_tokens=1000)
+    table = roofline_table(
+        model, weights, cache_in("bf16"), hardware("h100"), context_tokens=4096, batch=8, prompt_tokens=1000
+    )
     assert [phase.name for phase in table.phases] == ["prefill", "decode"]
     for phase in table.phases:
         parts = [item for name, item in table.operations if name == phase.name]

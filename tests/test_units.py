@@ -40,7 +40,15 @@ def test_rounding_never_prints_a_thousand_of_the_smaller_prefix(value: float | N
 
 @pytest.mark.parametrize(
     ("value", "expected"),
-    [(0.0009996, "1.00 ms"), (0.5, "500 ms"), (1.0, "1.00 s"), (2e-6, "2.00 µs"), (0.0, "0 s"), (3e-8, "30.0 ns"), (None, "n/a")],
+    [
+        (0.0009996, "1.00 ms"),
+        (0.5, "500 ms"),
+        (1.0, "1.00 s"),
+        (2e-6, "2.00 µs"),
+        (0.0, "0 s"),
+        (3e-8, "30.0 ns"),
+        (None, "n/a"),
+    ],
 )
 def test_durations_print_in_the_unit_that_suits_them(value: float | None, expected: str) -> None:
     assert units.format_seconds(value) == expected
@@ -53,7 +61,9 @@ def test_text_that_is_no_amount_is_refused_in_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(("text", "seconds"), [("3", 3.0), ("100ms", 0.1), ("2 min", 120.0), ("5us", 5e-6), ("1h", 3600.0)])
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("3", 3.0), ("100ms", 0.1), ("2 min", 120.0), ("5us", 5e-6), ("1h", 3600.0)]
+)
 def test_durations_are_read_in_every_unit(text: str, seconds: float) -> None:
     assert units.parse_seconds(text) == pytest.approx(seconds)
 
@@ -72,6 +82,12 @@ def test_a_rate_needs_its_unit() -> None:
 
 
 def test_lengths_in_tokens_follow_the_fields_powers_of_two() -> None:
-    assert [units.parse_tokens(text) for text in ("4k", "32K", "128k", "1M", "32000")] == [4096, 32768, 131072, 1048576, 32000]
+    assert [units.parse_tokens(text) for text in ("4k", "32K", "128k", "1M", "32000")] == [
+        4096,
+        32768,
+        131072,
+        1048576,
+        32000,
+    ]
     with pytest.raises(QuantityError, match="suffix"):
         units.parse_tokens("32GB")

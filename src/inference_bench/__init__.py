@@ -1,7 +1,52 @@
 """Does it fit, how fast could it be, what does the real server do, and where is the gap.
 
-The public calls are gathered in `inference_bench.api`; each returns a typed result. Importing this
-package costs nothing: it imports nothing.
+The public calls, each with a typed result. They are loaded when first used, so importing this package costs nothing and
+needs nothing but the standard library.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from inference_bench.facts.formats import number_format as number_format
+    from inference_bench.facts.hardware import hardware as hardware
+    from inference_bench.facts.load import known_model as known_model
+    from inference_bench.facts.load import load_hardware as load_hardware
+    from inference_bench.facts.load import load_model as load_model
+    from inference_bench.measure.closed_run import LoadRequest as LoadRequest
+    from inference_bench.measure.closed_run import measure_load as measure_load
+    from inference_bench.measure.machine import probe as probe
+    from inference_bench.predict.fit import FitRequest as FitRequest
+    from inference_bench.predict.fit import fit as fit
+    from inference_bench.roofline import roofline_table as roofline_table
+    from inference_bench.verify.flow import verify_server as verify_server
+    from inference_bench.verify.session import VerifyRequest as VerifyRequest
+
+_HOME = {
+    "number_format": "facts.formats",
+    "hardware": "facts.hardware",
+    "known_model": "facts.load",
+    "load_hardware": "facts.load",
+    "load_model": "facts.load",
+    "LoadRequest": "measure.closed_run",
+    "measure_load": "measure.closed_run",
+    "probe": "measure.machine",
+    "FitRequest": "predict.fit",
+    "fit": "predict.fit",
+    "roofline_table": "roofline",
+    "VerifyRequest": "verify.session",
+    "verify_server": "verify.flow",
+}
+__all__ = ["__version__", *_HOME]
+
+
+def __getattr__(name: str) -> Any:
+    """The public call of that name, from the module it lives in."""
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)

@@ -129,6 +129,28 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
+class Objective:
+    """What counts as a good request: its first token and every gap in time.
+
+    Unit:     seconds
+    """
+
+    max_ttft_s: float = 3.0
+    max_gap_s: float = 0.1
+
+    @property
+    def rule(self) -> str:
+        """The rule in words, printed beside every goodput."""
+        return f"TTFT <= {self.max_ttft_s:g} s and every gap <= {self.max_gap_s:g} s"
+
+    def is_met_by(self, record: RequestRecord) -> bool:
+        """Whether a request completed within the objective."""
+        wait_s = ttft_s(record)
+        in_time = record.status is RequestStatus.COMPLETED and wait_s is not None and wait_s <= self.max_ttft_s
+        return in_time and all(gap <= self.max_gap_s for gap in chunk_gaps_s(record))
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """What a set of measured requests says. None: no sample.
 
@@ -146,15 +168,21 @@ class Metrics:
     chunk_gap_s: Percentiles | None
     send_delay_s: Percentiles | None
     output_tokens_per_s: float | None
+    realised_rate: float | None
+    goodput_requests_per_s: float | None
+    goodput_rule: str
     span_s: float
     num_one_token_per_chunk: int
     shared_stamp_fraction: float | None
     token_sources: dict[str, int]
 
 
-def summarise(records: Iterable[RequestRecord]) -> Metrics:
+def summarise(
+    records: Iterable[RequestRecord], busy_s: float | None = None, objective: Objective | None = None
+) -> Metrics:
     """The metrics of all requests of the measured stage; warm-up requests are left out.
 
+    Where:    busy_s is how long the requests took together where they lie apart in time; None is one unbroken run
     Raises:   TooFewSamplesError when no request was measured
     """
     measured = [record for record in records if record.stage is Stage.MEASURE]
@@ -163,6 +191,7 @@ def summarise(records: Iterable[RequestRecord]) -> Metrics:
     completed = [record for record in measured if record.status is RequestStatus.COMPLETED]
     per_token = [record for record in completed if has_one_token_per_chunk(record)]
     gaps_s = [gap for record in completed for gap in chunk_gaps_s(record)]
+    objective, duration_s = objective or Objective(), span_s(measured) if busy_s is None else busy_s
     return Metrics(
         requests=_count_endings(measured),
         ttft_s=percentiles(map(ttft_s, completed)),
@@ -172,8 +201,11 @@ def summarise(records: Iterable[RequestRecord]) -> Metrics:
         itl_s=percentiles(gap for record in per_token for gap in chunk_gaps_s(record)),
         chunk_gap_s=percentiles(gaps_s),
         send_delay_s=percentiles(map(send_delay_s, measured)),
-        output_tokens_per_s=output_tokens_per_s(measured),
-        span_s=span_s(measured),
+        output_tokens_per_s=output_tokens_per_s(measured, busy_s),
+        realised_rate=realised_rate(measured),
+        goodput_requests_per_s=_per_second(sum(map(objective.is_met_by, measured)), duration_s),
+        goodput_rule=objective.rule,
+        span_s=duration_s,
         num_one_token_per_chunk=len(per_token),
         shared_stamp_fraction=gaps_s.count(0.0) / len(gaps_s) if gaps_s else None,
         token_sources=dict(Counter(record.token_count_source.value for record in completed)),
@@ -197,7 +229,7 @@ def span_s(records: Sequence[RequestRecord]) -> float:
     return max(record.end_s for record in records) - min(record.planned_s for record in records)
 
 
-def output_tokens_per_s(records: Sequence[RequestRecord]) -> float | None:
+def output_tokens_per_s(records: Sequence[RequestRecord], busy_s: float | None = None) -> float | None:
     """Output tokens of completed requests over the whole span of the run.
 
     Formula:  sum of output tokens / span
@@ -206,8 +238,22 @@ def output_tokens_per_s(records: Sequence[RequestRecord]) -> float | None:
     """
     completed = [record for record in records if record.status is RequestStatus.COMPLETED]
     counts = [record.output_tokens for record in completed if record.output_tokens is not None]
-    duration_s = span_s(records)
+    duration_s = span_s(records) if busy_s is None else busy_s
     return sum(counts) / duration_s if completed and len(counts) == len(completed) and duration_s > 0 else None
+
+
+def realised_rate(records: Sequence[RequestRecord]) -> float | None:
+    """How often requests really were sent.
+
+    Formula:  (N - 1) / (last send - first send)
+    Unit:     requests per second; None for fewer than two sends apart
+    """
+    sent = sorted(record.sent_s for record in records)
+    return _per_second(len(sent) - 1, sent[-1] - sent[0]) if len(sent) > 1 else None
+
+
+def _per_second(count: int, duration_s: float) -> float | None:
+    return count / duration_s if duration_s > 0 else None
 
 
 def _count_endings(records: Sequence[RequestRecord]) -> RequestCounts:

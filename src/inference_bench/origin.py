@@ -9,6 +9,7 @@ class Origin(StrEnum):
     """Where a figure comes from."""
 
     PUBLISHED = "published"  # printed by a vendor or an author; see its source
+    GIVEN = "given"  # said by whoever asked; not checked
     COUNTED = "counted"  # exact arithmetic on a model's own shape
     BOUND = "bound"  # a limit that physics sets, under stated traffic
     PREDICTED = "predicted"  # a bound times a stated efficiency

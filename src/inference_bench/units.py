@@ -146,12 +146,27 @@ def parse_seconds(text: str, what: str = "time") -> float:
     return float(number * scale[unit])
 
 
-def _digits(value: float, significant: int) -> str:
+def parse_fraction(text: str, what: str = "fraction") -> float:
+    """A share between 0 and 1, or a percentage.
+
+    Raises:  QuantityError
+
+    >>> parse_fraction("0.25"), parse_fraction("25%")
+    (0.25, 0.25)
+    """
+    number, unit = _split(text.replace("%", ""), what)
+    value = float(number) / (100 if text.rstrip().endswith("%") else 1)
+    if unit or not 0 <= value <= 1:
+        raise QuantityError(f"{what} {text!r} must lie between 0 and 1, or be a percentage")
+    return value
+
+
+def _digits(value: float, significant: int, separator: str = "") -> str:
     if value == 0:
         return "0"
     rounded = float(f"{value:.{significant - 1}e}")
     decimals = max(0, significant - 1 - math.floor(math.log10(abs(rounded))))
-    return f"{value:.{decimals}f}"
+    return f"{value:{separator}.{decimals}f}"
 
 
 def _scaled(value: float, factors: dict[str, int], unit: str, significant: int) -> str:
@@ -224,4 +239,4 @@ def format_count(value: int | None) -> str:
 
 def format_number(value: float | None, significant: int = 3) -> str:
     """A plain number to so many significant digits; None is n/a."""
-    return NOT_AVAILABLE if value is None else _digits(value, significant)
+    return NOT_AVAILABLE if value is None else _digits(value, significant, separator=",")

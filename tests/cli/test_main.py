@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from shapes import REFERENCE_CONFIG
 
 from inference_bench.cli.main import build_parser, main
+from shapes import REFERENCE_CONFIG
 
 
 def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
@@ -36,15 +36,36 @@ def test_fit_of_the_reference_config_gives_its_parameters_and_bytes_a_token(
     assert found["cache"]["bytes"] == found["cache"]["naive_bytes"] == 4_718_592_000
     assert found["cache"]["naive_factor"] == 1.0
     assert found["cache"]["layers"] == [
-        {"type": "full_attention", "count": 36, "bytes": 4_718_592_000, "state_bytes": 0, "sliding_window": None, "positions": 32000, "bytes_per_position": 4096}
-    ]  # fmt: skip
+        {
+            "type": "full_attention",
+            "count": 36,
+            "bytes": 4_718_592_000,
+            "state_bytes": 0,
+            "sliding_window": None,
+            "positions": 32000,
+            "bytes_per_position": 4096,
+        }
+    ]
     assert found["fits"] is None
 
 
 def test_fit_has_every_key_it_promises(capsys: pytest.CaptureFixture[str]) -> None:
     found = run_json(capsys, "fit", "gemma-3-27b", "--on", "h100", "--context", "32k", "--engine", "llama.cpp")
-    assert {"model", "weights", "cache", "allocation", "fits", "headroom_bytes", "max_context_tokens", "max_sequences", "decode", "prefill"} <= set(found)
-    assert {"context_tokens", "sequences", "bytes", "state_bytes", "naive_bytes", "naive_factor", "layers"} <= set(found["cache"])
+    assert {
+        "model",
+        "weights",
+        "cache",
+        "allocation",
+        "fits",
+        "headroom_bytes",
+        "max_context_tokens",
+        "max_sequences",
+        "decode",
+        "prefill",
+    } <= set(found)
+    assert {"context_tokens", "sequences", "bytes", "state_bytes", "naive_bytes", "naive_factor", "layers"} <= set(
+        found["cache"]
+    )
     assert found["cache"]["context_tokens"] == 32768
     assert found["allocation"]["bytes"] == 3_338_665_984
     low, high = found["decode"]["expected_tokens_per_s"]
@@ -80,8 +101,13 @@ TEXT_COMMANDS = [
     ["fit", "gemma-3-27b", "--on", "h100", "--context", "128k", "--sequences", "4", "--engine", "llama.cpp"],
     ["fit", "qwen3-8b"],
     ["roofline", "gemma-3-27b", "--on", "b200", "--context", "128k"],
-    ["models"], ["models", "phi-4"], ["hardware"], ["hardware", "h100"], ["formats"], ["formats", "nvfp4"],
-]  # fmt: skip
+    ["models"],
+    ["models", "phi-4"],
+    ["hardware"],
+    ["hardware", "h100"],
+    ["formats"],
+    ["formats", "nvfp4"],
+]
 
 
 @pytest.mark.parametrize("arguments", TEXT_COMMANDS, ids=" ".join)
@@ -111,13 +137,20 @@ MISTAKES = [
     (["load", "http://127.0.0.1:1", "--concurrency", "0"], "at least 1"),
     (["verify", "http://example.invalid:8000"], "another machine"),
     (["verify", "--model", "qwen3-8b"], ".gguf"),
+    (["verify", "--on", "h100"], "embedded engine runs on this machine"),
     (["verify", "--api-key-env", "SURELY_NOT_SET_ANYWHERE"], "not set"),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "message"), MISTAKES, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
 def test_a_mistake_is_one_line_on_stderr_and_exit_2(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(arguments) == 2
@@ -162,17 +195,37 @@ def test_every_command_is_described_in_the_json_page_and_the_readme() -> None:
 
 
 def test_fit_imports_nothing_heavy() -> None:
-    code = "import sys; from inference_bench.cli.main import main; main(['fit', 'qwen3-8b', '--on', 'h100', '--json']); print(*sys.modules, file=sys.stderr)"
+    code = (
+        "import sys; from inference_bench.cli.main import main; "
+        "main(['fit', 'qwen3-8b', '--on', 'h100', '--json']); print(*sys.modules, file=sys.stderr)"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "inference_bench.predict.fit" in loaded
-    assert not loaded & {"numpy", "asyncio", "h11", "xllamacpp", "vl_convert", "ssl", "http.client", "urllib.request", "tomllib", "difflib"}
+    assert not loaded & {
+        "numpy",
+        "asyncio",
+        "h11",
+        "xllamacpp",
+        "vl_convert",
+        "ssl",
+        "http.client",
+        "urllib.request",
+        "tomllib",
+        "difflib",
+    }
 
 
 def test_a_reader_that_closes_the_pipe_gets_no_traceback() -> None:
     read, write = os.pipe()
     os.close(read)
-    done = subprocess.run([sys.executable, "-m", "inference_bench", "formats"], stdout=write, stderr=subprocess.PIPE, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "inference_bench", "formats"],
+        stdout=write,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
     os.close(write)
     assert "Traceback" not in done.stderr
     assert done.returncode == 3

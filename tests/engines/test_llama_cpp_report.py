@@ -191,7 +191,7 @@ def test_nothing_listening_is_said_in_one_line() -> None:
 
 
 def test_a_server_that_never_answers_is_given_up_after_the_timeout() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServerError, match="within 0.1 s"):
+    with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServerError, match=r"within 0\.1 s"):
         attach(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.1)
 
 
@@ -203,7 +203,7 @@ def test_a_server_that_hangs_up_is_said_so() -> None:
 
         thread = threading.Thread(target=hang_up)
         thread.start()
-        with pytest.raises(ServerError, match="lost|closed the connection"):
+        with pytest.raises(ServerError, match=r"lost|closed the connection"):
             attach(f"http://127.0.0.1:{rude.getsockname()[1]}", timeout_s=30)
         thread.join()
 

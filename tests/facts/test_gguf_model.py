@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 
 from inference_bench.accounting.params import count_params
-from inference_bench.accounting.weights import count_stored_weights
+from inference_bench.accounting.weight_plan import weight_plan
+from inference_bench.accounting.weights import count_stored_weights, count_weights
+from inference_bench.accounting.work import count_step_work, decode_batch
 from inference_bench.errors import ModelFileError
 from inference_bench.facts.gguf_model import load_gguf
+from shapes import cache_in
 
 HIDDEN, LAYERS, HEADS, KV_HEADS, HEAD_DIM, FFN, VOCAB = 64, 12, 4, 2, 32, 96, 100
 
@@ -78,6 +81,26 @@ def test_weight_bytes_are_those_of_the_tensor_table(tmp_path: Path) -> None:
     assert weights.total == sum(int(tensor.n_bytes) for tensor in reader.tensors)
     assert weights.linear_format.name == "fp16"
     assert weights.read_per_step == weights.total - VOCAB * HIDDEN * 2
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_each_component_of_the_file_is_what_the_shape_says(tmp_path: Path, tied: bool) -> None:
+    model = load_gguf(write_model(tmp_path / "m.gguf", tied=tied))
+    assert model.tensors is not None
+    stored = count_stored_weights(model.tensors, tied)
+    planned = count_weights(model.spec, weight_plan("fp16,norm=fp32"))
+    for part in ("embedding", "head", "attention", "feed_forward", "norm", "other", "embedding_row"):
+        assert getattr(stored, part) == getattr(planned, part), part
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_a_decode_step_reads_every_weight_of_the_file_once(tmp_path: Path, tied: bool) -> None:
+    model = load_gguf(write_model(tmp_path / "m.gguf", tied=tied))
+    assert model.tensors is not None
+    stored = count_stored_weights(model.tensors, tied)
+    work = count_step_work(model.spec, stored, cache_in("fp16"), decode_batch(1, 1))
+    read = sum(operation.weight_bytes for operation in work.operations)
+    assert read == stored.total - (0 if tied else stored.embedding - stored.embedding_row)
 
 
 def test_heads_that_differ_by_layer_are_kept_layer_by_layer(tmp_path: Path) -> None:

@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from shapes import REFERENCE_CONFIG
 
 from inference_bench.accounting.params import count_params
 from inference_bench.errors import InferenceBenchError, ModelConfigError, UnknownNameError
 from inference_bench.facts.load import load_model
+from shapes import REFERENCE_CONFIG
 
 
 def test_a_config_file_and_its_folder_give_the_same_model(tmp_path: Path) -> None:
@@ -26,7 +26,9 @@ def test_a_known_model_is_found_by_name_or_hub_id(name: str) -> None:
     assert load_model(name).spec.name == "Qwen3-8B"
 
 
-@pytest.mark.parametrize("name", ["qwen9-8b", "", " ", "\x00", "a" * 5000, "💥", "../../etc/passwd", "x.gguf", "~/nothing"])
+@pytest.mark.parametrize(
+    "name", ["qwen9-8b", "", " ", "\x00", "a" * 5000, "💥", "../../etc/passwd", "x.gguf", "~/nothing"]
+)
 def test_what_is_neither_known_nor_a_file_is_refused_in_one_line(name: str) -> None:
     with pytest.raises(InferenceBenchError) as caught:
         load_model(name)

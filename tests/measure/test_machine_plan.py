@@ -48,7 +48,7 @@ def test_a_slow_machine_gets_a_smaller_matrix_and_is_told() -> None:
     assert planned.matrix_size == 2048
     smaller, cached = explain_plan(planned, QUIET)
     assert smaller.startswith("matrix of 2048 × 2048 instead of 8192 × 8192")
-    assert "holds more than 1/2 of the matrix of 16.8 MB" in cached
+    assert "holds more than 1/4 of the matrix of 16.8 MB" in cached
 
 
 def test_bandwidth_is_measured_on_larger_arrays_when_the_cache_holds_the_matrix() -> None:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from shapes import HERE, cache_in
 
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.errors import QuantityError, RequestError
 from inference_bench.facts.config import model_from_config
 from inference_bench.facts.models import ModelSpec
 from inference_bench.predict.explain import Explanation, explain_figure
+from shapes import HERE, cache_in
 
 # the shape of Gemma 3 27B and of DeepSeek-V3, the fields that matter to the cache
 GEMMA = {

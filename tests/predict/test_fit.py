@@ -3,7 +3,6 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from shapes import hybrid_model, reference_model
 
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec, hardware
@@ -11,6 +10,7 @@ from inference_bench.facts.load import load_model
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
 from inference_bench.predict.fit import FitRequest, cache_format, fit
+from shapes import hybrid_model, reference_model
 
 ARTIFACT = "int4-g128,embedding=int8,head=int8"
 

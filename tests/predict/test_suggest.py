@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-from shapes import reference_model
 
 from inference_bench.facts.hardware import HardwareSpec, hardware, known_hardware
 from inference_bench.facts.load import load_model
@@ -10,6 +9,7 @@ from inference_bench.facts.source import Source
 from inference_bench.predict.engine_command import engine_commands
 from inference_bench.predict.fit import FitRequest, fit
 from inference_bench.predict.suggest import rank_machines, suggest
+from shapes import reference_model
 
 
 def card(gigabytes: int) -> HardwareSpec:

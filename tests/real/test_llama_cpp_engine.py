@@ -22,8 +22,8 @@ import pytest
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
 from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, attach, start_llama_cpp
 from inference_bench.engines.llama_cpp_report import ask_server
-from inference_bench.measure.target import Target
 from inference_bench.errors import ServerError, ServerStartError
+from inference_bench.measure.target import Target
 
 pytestmark = pytest.mark.real_engine
 pytest.importorskip("xllamacpp")

@@ -68,7 +68,7 @@ LONG = "a-model-name-that-never-ends-" * 12
 
 
 def smollm2(name: str = "SmolLM2-135M-Instruct.Q4_1") -> ModelSpec:
-    layer = Layer(Attention(9, 3, 64), FeedForward(1536))
+    layer = Layer((Attention(9, 3, 64),), FeedForward(1536), norm_params=2 * 576)
     return ModelSpec(
         name=name,
         model_type="llama",
@@ -79,15 +79,15 @@ def smollm2(name: str = "SmolLM2-135M-Instruct.Q4_1") -> ModelSpec:
         layers=(layer,) * 30,
         tie_word_embeddings=True,
         max_position_embeddings=8192,
-        norm_bias=False,
+        final_norm_params=576,
         source=Source("GGUF header", "2026-11-29"),
     )
 
 
 def hybrid(name: str = "Hybrid-5-to-1") -> ModelSpec:
     """Five sliding layers for each full one, where the usual cache formula is far off."""
-    full = Layer(Attention(9, 3, 64), FeedForward(1536))
-    sliding = Layer(Attention(9, 3, 64, sliding_window=512), FeedForward(1536))
+    full = Layer((Attention(9, 3, 64),), FeedForward(1536), norm_params=2 * 576)
+    sliding = Layer((Attention(9, 3, 64, sliding_window=512),), FeedForward(1536), norm_params=2 * 576)
     return replace(smollm2(name), layers=(*(sliding,) * 5, full) * 5)
 
 
@@ -273,10 +273,10 @@ def sample_result(model: ModelSpec | None = None) -> VerifyResult:
         cache_check=check,
         points=points,
         curve=curve(spec, ceiling),
-        batch_lines=batch_lines(points),
+        batch_lines=batch_lines(points, ceiling),
         groups=(group("decode-1-128", 1, 0.011), group("decode-2-128", 2, 0.016), group("decode-4-128", 4, 0.031)),
         client=ClientNumbers(0.0006, 0.0011, 0.0009, 0.00006),
-        reading=read_gap(points),
+        reading=read_gap(points, ceiling),
         assumptions=(
             "bytes are counted, not read from hardware counters: each weight once a step, the cache attended and added",
             "the output head is computed for the last prompt position only",
@@ -295,7 +295,7 @@ def with_findings() -> VerifyResult:
     fast = point(smollm2(), result.ceiling, (Phase.DECODE, 8, 128), 1.34)
     points = (*result.points, fast)
     groups = (*result.groups, group("decode-4-128b", 4, 0.029, num_failed=2), failed_group("decode-8-128"))
-    return replace(result, points=points, groups=groups, reading=read_gap(points))
+    return replace(result, points=points, groups=groups, reading=read_gap(points, result.ceiling))
 
 
 def bare_result() -> VerifyResult:
@@ -318,7 +318,7 @@ def bare_result() -> VerifyResult:
         batch_lines=(),
         groups=(failed_group("only"),),
         client=ClientNumbers(None, None, None, None),
-        reading=read_gap(points),
+        reading=read_gap(points, ceiling),
         notes=(),
         versions={},
     )
@@ -328,7 +328,7 @@ def no_ceiling_result() -> VerifyResult:
     """Neither bandwidth nor peak is known."""
     ceiling = Roof(None, None, None)
     points = tuple(point(smollm2(), ceiling, key, share) for key, share in SHARES.items())
-    return replace(bare_result(), ceiling=ceiling, points=points, reading=read_gap(points))
+    return replace(bare_result(), ceiling=ceiling, points=points, reading=read_gap(points, ceiling))
 
 
 def hostile_result() -> VerifyResult:

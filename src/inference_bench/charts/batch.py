@@ -40,6 +40,7 @@ from inference_bench.units import format_count, format_si
 from inference_bench.verify.result import VerifyResult
 
 _LOG_RATIO: Final = 50
+_RATES: Final = ("tokens_per_s", "low_tokens_per_s", "high_tokens_per_s")
 _DASHED: Final = [5, 4]
 _DASH_LEGEND: Final[Spec] = {"symbolStrokeColor": LIGHT["muted"], "symbolType": "stroke", "symbolSize": 300}
 
@@ -50,15 +51,15 @@ def batch_curve_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | N
     Unit:  tokens/s over sequences
     """
     measured = [_measured_row(point) for point in result.points if point.measured.phase is Phase.DECODE]
-    if not measured:
-        return None
     ceiling = [_row("ceiling", item.batch, item.context_tokens, item.tokens_per_s) for item in result.curve]
     lines = [*measured, *ceiling]
+    if not measured or len({row["batch"] for row in lines}) < 2:
+        return None
     contexts = [context_label(tokens) for tokens in sorted({row["context_tokens"] for row in lines})]
     frame, (colour, dash) = place_legends(
         Frame(width_px, 240 if is_narrow(width_px) else 300, left=52),
         nominal("context", contexts, series_colours(contexts)),
-        nominal("kind", ["measured", "ceiling"], [[1, 0], _DASHED], **_DASH_LEGEND),
+        nominal("kind", ["measured", "ceiling"][: 2 if ceiling else 1], [[1, 0], _DASHED], **_DASH_LEGEND),
     )
     shape = {**nominal("context", contexts, series_shapes(contexts)), "legend": colour["legend"]}
     bars = [row for row in measured if row["low_tokens_per_s"] is not None]
@@ -99,7 +100,7 @@ def _measured_row(point: ComparedPoint) -> Row:
 
 
 def _tokens_axis(rows: Sequence[Row]) -> Spec:
-    rates = [row[key] for row in rows for key in ("tokens_per_s", "high_tokens_per_s") if row.get(key) is not None]
+    rates = [row[key] for row in rows for key in _RATES if row.get(key) is not None]
     low, high = min(rates) / 1.5, max(rates) * 1.08
     if high / low > _LOG_RATIO:
         ticks, scale, kind = log_ticks(low, high, 6), log_scale(low, high), ", log scale"

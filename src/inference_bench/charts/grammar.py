@@ -144,17 +144,22 @@ def unlisted(encoding: Spec) -> Spec:
     return {**encoding, "legend": None}
 
 
+def text_px(label: str) -> float:
+    """About how wide a label is; no font is known here."""
+    return _LETTER_PX * len(label)
+
+
 def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
     """The encodings with their legends side by side above the plot, and the frame with the room they take.
 
     Where:  a legend that does not fit beside the one before starts a new row; one wider than the drawing is folded.
-            Widths are taken from the number of letters, since no font is known here
+            Widths are those of `text_px`
     """
     room = frame.width - 2 * _LEGEND_GAP_PX
     column, row, places = 0.0, 0, []
     for encoding in encodings:
         names = encoding["scale"]["domain"]
-        entry = _LEGEND_SYMBOL_PX + _LETTER_PX * max(map(len, names)) + _LEGEND_GAP_PX
+        entry = _LEGEND_SYMBOL_PX + max(map(text_px, names)) + _LEGEND_GAP_PX
         columns = min(len(names), max(1, int(room / entry)))
         if column > 0 and column + columns * entry > room:
             column, row = 0.0, row + 1
@@ -162,7 +167,10 @@ def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
         column, row = column + columns * entry, row + math.ceil(len(names) / columns) - 1
     top = frame.top + (row + 1) * _LEGEND_ROW_PX
     moved = [
-        {**encoding, "legend": {**_flat_legend(columns, 8 - frame.left + x, y * _LEGEND_ROW_PX - top + 6), **encoding["legend"]}}
+        {
+            **encoding,
+            "legend": {**_flat_legend(columns, 8 - frame.left + x, y * _LEGEND_ROW_PX - top + 6), **encoding["legend"]},
+        }
         for encoding, (x, y, columns) in zip(encodings, places, strict=True)
     ]
     return replace(frame, top=top), moved
@@ -215,26 +223,32 @@ def log_scale(low: float, high: float, base: int = 10) -> Spec:
 
 
 def log_ticks(low: float, high: float, most: int) -> list[float]:
-    """Powers of ten in a range: with 2 and 5 between them when there are few, every n-th when there are many."""
+    """1, 2 and 5 times the powers of ten in a range; or 1 and 3, the powers alone, every n-th: the first few enough."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    decades = [10.0**exponent for exponent in exponents if low <= 10.0**exponent <= high]
-    if len(decades) < 3:
-        fine = [digit * 10.0**exponent for exponent in exponents for digit in (1, 2, 5)]
-        decades = [tick for tick in fine if low <= tick <= high]
-    return decades[:: math.ceil(len(decades) / most) or 1]
+    ticks: list[float] = []
+    for digits in ((1, 2, 5), (1, 3), (1,)):
+        ticks = [digit * 10.0**exponent for exponent in exponents for digit in digits]
+        ticks = [tick for tick in ticks if low <= tick <= high]
+        if len(ticks) <= most:
+            return ticks
+    return ticks[:: math.ceil(len(ticks) / most)]
 
 
 def linear_ticks(high: float, most: int) -> list[float]:
     """Zero and the multiples of 1, 2 or 5 times a power of ten up to `high`, at most `most` of them above zero."""
     power = 10.0 ** math.floor(math.log10(high / most))
-    step = next(digit * power for digit in (1, 2, 5, 10) if digit * power * most >= high)
-    return [round(index * step, 12) for index in range(math.floor(high / step) + 1)]
+    steps = [digit * power for digit in (1, 2, 5, 10)]
+    step, count = next((step, count) for step in steps if (count := math.floor(high / step)) <= most)
+    return [float(f"{index * step:.9g}") for index in range(count + 1)]
 
 
 def batch_axis(frame: Frame, batches: Iterable[int], title: str) -> Spec:
-    """Batches as powers of two, a tick for each or for every n-th."""
+    """Batches on a log scale, with a tick for each or for the powers of two, every n-th where those are many."""
     known = sorted(set(batches))
-    ticks = known[:: math.ceil(len(known) / (6 if is_narrow(frame.width) else 12))]
+    most = 6 if is_narrow(frame.width) else 12
+    powers = [batch for batch in known if batch & (batch - 1) == 0]
+    ticks = known if len(known) <= most or len(powers) < 2 else powers
+    ticks = ticks[:: math.ceil(len(ticks) / most)]
     scale = log_scale(known[0] / 1.2, known[-1] * 1.2, base=2)
     return axis("batch", title, ticks, [format_count(tick) for tick in ticks], scale)
 

@@ -46,7 +46,7 @@ def latency_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None:
     """
     narrow = is_narrow(width_px)
     names = group_labels(result.groups, narrow)
-    rows = [
+    rows: list[Row] = [
         {"group": name, "series": series, "seconds": seconds}
         for name, group in zip(names, result.groups, strict=True)
         for series, values in ((_TTFT, group.ttft_s), (_E2E, group.e2e_s))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from inference_bench.charts.grammar import (
@@ -30,6 +30,7 @@ from inference_bench.charts.grammar import (
     plain_label,
     series_shapes,
     text,
+    text_px,
     vertical,
 )
 from inference_bench.compare import ComparedPoint, Phase, Verdict
@@ -41,6 +42,8 @@ _CEILING_MARK: Final[Spec] = {"type": "point", "filled": False, "size": 70, "str
 _ERASER: Final[Spec] = {"type": "point", "shape": "circle", "filled": True, "size": 70, "color": LIGHT["paper"]}
 _RING: Final[Spec] = {"type": "point", "shape": "circle", "size": 280, "stroke": LIGHT["finding"], "strokeWidth": 2}
 _INSET_PX: Final = 12
+_WIDENING: Final = 1.25
+_MAX_WIDENINGS: Final = 12
 _GAP: Final[Spec] = {"type": "rule", "stroke": LIGHT["muted"], "strokeWidth": 1}
 
 
@@ -57,7 +60,13 @@ def roofline_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None
     frame, (colour, shape) = place_legends(
         plot.frame,
         nominal("phase", [str(phase) for phase in Phase], [LIGHT[phase] for phase in Phase]),
-        nominal("context", contexts, series_shapes(contexts), symbolFillColor=LIGHT["muted"], symbolStrokeColor=LIGHT["muted"]),
+        nominal(
+            "context",
+            contexts,
+            series_shapes(contexts),
+            symbolFillColor=LIGHT["muted"],
+            symbolStrokeColor=LIGHT["muted"],
+        ),
     )
     capped = [row for row in rows if row["ceiling_flops_per_s"] is not None]
     above = [row for row in rows if row["verdict"] == Verdict.ABOVE]
@@ -95,7 +104,7 @@ def _point_row(point: ComparedPoint) -> Row | None:
 
 
 def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
-    """Under the lowest point of each batch its size, as those of all contexts lie close together; prompts where wide."""
+    """Each batch named once, under its lowest point, as contexts lie close together; prompts where there is room."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         is_decode = row["phase"] == Phase.DECODE
@@ -107,10 +116,9 @@ def _point_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
 
 
 def _words(rows: Sequence[Row], ceiling: Roof) -> str:
-    return (
-        f"Roofline with {len(rows)} measured points. Memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, compute "
-        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')}, ridge {format_number(ceiling.ridge_flops_per_byte)} FLOP/byte."
-    )
+    memory, compute = format_si(ceiling.bandwidth_bytes_per_s, "B/s"), format_si(ceiling.peak_flops_per_s, "FLOP/s")
+    ridge = format_number(ceiling.ridge_flops_per_byte)
+    return f"Roofline with {len(rows)} measured points. Memory {memory}, compute {compute}, ridge {ridge} FLOP/byte."
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +140,32 @@ class _Plot:
         ys += [row["ceiling_flops_per_s"] for row in rows if row["ceiling_flops_per_s"] is not None]
         ys += [ceiling.peak_flops_per_s] if ceiling.peak_flops_per_s else []
         frame = Frame(width_px, 300 if is_narrow(width_px) else 360, left=48)
-        return cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
+        plot = cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
+        return plot._with_room_for_label(ceiling)
+
+    def _with_room_for_label(self, ceiling: Roof) -> _Plot:
+        """The same, begun further to the left where the memory roof is shorter than its label."""
+        plot = self
+        for _ in range(_MAX_WIDENINGS):
+            if plot._slope_px(ceiling) >= sum(text_px(row["label"]) + _INSET_PX for row in plot._slope_labels(ceiling)):
+                break
+            plot = replace(plot, low_x=plot.low_x / _WIDENING)
+        return plot
+
+    def _slope_px(self, ceiling: Roof) -> float:
+        """How long the memory roof is on the screen, from where its label begins."""
+        roof = self._roof(ceiling)
+        if ceiling.bandwidth_bytes_per_s is None:
+            return 0.0
+        start, end = self._slope_start(ceiling.bandwidth_bytes_per_s), float(roof[1]["intensity_flops_per_byte"])
+        rise = max(math.log(end / start), 0.0)
+        along = self.frame.plot_width * rise / math.log(self.high_x / self.low_x)
+        return math.hypot(along, self.frame.height * rise / math.log(self.high_y / self.low_y))
+
+    def _slope_start(self, bandwidth_bytes_per_s: float) -> float:
+        """The intensity at which the label of the memory roof begins."""
+        inset: float = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
+        return max(self.low_x, self.low_y / bandwidth_bytes_per_s) * inset
 
     def encoding(self) -> Spec:
         """Both axes."""
@@ -148,7 +181,7 @@ class _Plot:
     def roof_layers(self, ceiling: Roof) -> list[Spec]:
         """The roof, its ridge, and what each part is; only the parts whose rates are known."""
         line = {"type": "line", "stroke": LIGHT["ink"], "strokeWidth": 2, "clip": True}
-        slope = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
+        slope: Spec = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
         return [
             layer(line, self._roof(ceiling)),
             *self._ridge_layers(ceiling),
@@ -168,7 +201,7 @@ class _Plot:
             return []
         rows = [_at(ridge, self.low_y, top=peak, label=f"ridge {format_number(ridge)}")]
         is_right = ridge > math.sqrt(self.low_x * self.high_x)
-        side = {"align": "right", "dx": -6} if is_right else {"align": "left", "dx": 6}
+        side: Spec = {"align": "right", "dx": -6} if is_right else {"align": "left", "dx": 6}
         return [
             layer({"type": "rule", "stroke": LIGHT["muted"], "strokeDash": [2, 3]}, rows, y2={"field": "top"}),
             text(rows, **side, baseline="bottom", dy=-5, color=LIGHT["muted"]),
@@ -177,14 +210,15 @@ class _Plot:
     def _flat_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.peak_flops_per_s is None:
             return []
-        label = f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
+        label = (
+            f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
+        )
         return [_at(self.high_x, ceiling.peak_flops_per_s, label=label)]
 
     def _slope_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.bandwidth_bytes_per_s is None:
             return []
-        inset = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
-        start = max(self.low_x, self.low_y / ceiling.bandwidth_bytes_per_s) * inset
+        start = self._slope_start(ceiling.bandwidth_bytes_per_s)
         label = f"memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}"
         return [_at(start, start * ceiling.bandwidth_bytes_per_s, label=label)]
 

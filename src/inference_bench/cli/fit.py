@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
+from inference_bench.errors import RequestError
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.models import LoadedModel
 from inference_bench.hub import load_model
 from inference_bench.predict.fit import FitRequest, fit
-from inference_bench.report.fit_report import fit_json, fit_text
-from inference_bench.units import parse_bytes, parse_count, parse_tokens
+from inference_bench.predict.placement import Split
+from inference_bench.units import parse_bytes, parse_count, parse_fraction, parse_tokens
+
+if TYPE_CHECKING:
+    from inference_bench.predict.engine_command import EngineCommand
 
 
 def run(options: argparse.Namespace) -> int:
@@ -22,11 +30,53 @@ def run(options: argparse.Namespace) -> int:
         engine=options.engine,
         overhead_bytes=parse_bytes(options.overhead, "overhead") if options.overhead else None,
         compute_format=options.compute,
+        devices=parse_count(options.devices, "devices"),
+        split=Split(options.split),
+        expert_correlation=parse_fraction(options.expert_correlation, "expert correlation"),
     )
+    model = load_model(options.model)
+    if options.on == "all":
+        return _rank(model, request, options.json)
     machine = machine_named(options.on) if options.on else None
-    answer = fit(load_model(options.model), machine, request)
+    if options.suggest and machine is None:
+        raise RequestError("suggestions need a machine to fit; name one")
+    return _answer(model, machine, request, options)
+
+
+def _answer(model: LoadedModel, machine: HardwareSpec | None, request: FitRequest, options: argparse.Namespace) -> int:
+    answer = fit(model, machine, request)
+    suggestions = None
+    commands: Sequence[EngineCommand] = ()
+    if machine is not None:
+        from inference_bench.predict.engine_command import engine_commands
+
+        layers = answer.offload.gpu_layers if answer.offload else None
+        commands = engine_commands(answer, num_gpus=request.devices, gpu_layers=layers)
+    if options.suggest and machine is not None:
+        from inference_bench.predict.suggest import suggest
+
+        suggestions = suggest(model, machine, request)
     if options.json:
-        print_json(fit_json(answer))
+        from inference_bench.report.fit_json import fit_json
+
+        print_json(fit_json(answer, commands, suggestions or ()))
     else:
-        print(fit_text(answer))
+        from inference_bench.report.fit_report import fit_text
+
+        print(fit_text(answer, commands, suggestions))
     return 1 if answer.fits is False else 0
+
+
+def _rank(model: LoadedModel, request: FitRequest, as_json: bool) -> int:
+    """Every known machine; exit 1 when it fits none."""
+    from inference_bench.facts.hardware import known_hardware
+    from inference_bench.predict.suggest import rank_machines
+    from inference_bench.report.fit_json import ranking_json
+    from inference_bench.report.fit_report import ranking_text
+
+    rows = rank_machines(model, known_hardware(), request)
+    if as_json:
+        print_json(ranking_json(rows))
+    else:
+        print(ranking_text(rows))
+    return 0 if any(row.answer.fits for row in rows) else 1

@@ -10,6 +10,7 @@ from inference_bench.cli.verify import api_key
 from inference_bench.measure.closed_run import LoadRequest, LoadRun, measure_load
 from inference_bench.report.load_report import load_json, load_text
 from inference_bench.units import parse_count, parse_seconds, parse_tokens
+from inference_bench.verify.saved import save_json
 
 
 def run(options: argparse.Namespace) -> int:
@@ -32,8 +33,10 @@ def run(options: argparse.Namespace) -> int:
         result: LoadRun = measure_load(request, progress)
     finally:
         progress.done()
+    found = load_json(result)
+    save_json(result.run_dir, found)
     if options.json:
-        print_json(load_json(result))
+        print_json(found)
     else:
         print(load_text(result))
     return 0 if result.metrics.requests.completed else 3

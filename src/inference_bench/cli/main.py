@@ -40,7 +40,7 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    for add in (_add_fit, _add_roofline, _add_tables, _add_probe, _add_verify, _add_load, _add_report):
+    for add in (_add_fit, _add_explain, _add_roofline, _add_tables, _add_probe, _add_verify, _add_load, _add_report):
         add(commands)
     return parser
 
@@ -56,27 +56,64 @@ def _command(commands: Commands[Parser], name: str, summary: str, module: str) -
 
 
 def _add_model_options(parser: Parser) -> None:
-    parser.add_argument("model", metavar="MODEL", help="a known name, or a path to a config.json, a model folder or a .gguf")
-    parser.add_argument("--weights", metavar="FMT", help="weight format, such as bf16, fp8, int4-g128; default: the file's own")
-    parser.add_argument("--kv", metavar="FMT", help="cache format, such as fp16, q8_0, or KEYS/VALUES apart; default fp16")
-    parser.add_argument("--compute", metavar="FMT", help="compute format whose peak is used; default: what the weights allow")
+    parser.add_argument(
+        "model",
+        metavar="MODEL",
+        help="a known name, a path to a config.json, model folder, .gguf or .safetensors, or a hub id",
+    )
+    parser.add_argument(
+        "--weights", metavar="FMT", help="weight format, such as bf16, fp8, int4-g128; default: the file's own"
+    )
+    parser.add_argument(
+        "--kv", metavar="FMT", help="cache format, such as fp16, q8_0, or KEYS/VALUES apart; default fp16"
+    )
+    parser.add_argument(
+        "--compute", metavar="FMT", help="compute format whose peak is used; default: what the weights allow"
+    )
 
 
 def _add_fit(commands: Commands[Parser]) -> None:
     parser = _command(commands, "fit", "does it fit, how fast could it be, what would the usual formula say", "fit")
     _add_model_options(parser)
-    parser.add_argument("--on", metavar="HW", help="a known machine, 'here', or a TOML or JSON file")
+    parser.add_argument(
+        "--on", metavar="HW", help="a known machine, 'here', a TOML or JSON file, or 'all' to rank every one"
+    )
     parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k (32768); default 4096")
     parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
     parser.add_argument("--engine", default="none", help="count an engine's own allocation: none, llama.cpp or vllm")
     parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")
+    parser.add_argument(
+        "--devices", metavar="N", default="1", help="how many of the machine share the model; default 1"
+    )
+    parser.add_argument(
+        "--split", choices=("tensor", "pipeline"), default="tensor", help="how they share it; default tensor"
+    )
+    parser.add_argument("--suggest", action="store_true", help="list formats and contexts that fit, best first")
+    parser.add_argument(
+        "--expert-correlation",
+        metavar="C",
+        default="0",
+        help="how alike tokens choose experts, 0 to 1; default 0, uniform",
+    )
+
+
+def _add_explain(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "explain", "which rule produced a published memory figure", "explain")
+    parser.add_argument("model", metavar="MODEL", help="a known name, or a path, or a Hugging Face id")
+    parser.add_argument("figure", metavar="FIGURE", help="the figure as printed, such as 15.5GiB")
+    parser.add_argument("--context", metavar="N", help="tokens the figure is for; default 4096")
+    parser.add_argument("--sequences", metavar="B", default="1", help="sequences the figure is for; default 1")
+    parser.add_argument("--weights", metavar="FMT", help="weight format; default: the model's own")
+    parser.add_argument("--kv", metavar="FMT", help="cache format; default fp16")
 
 
 def _add_roofline(commands: Commands[Parser]) -> None:
     parser = _command(commands, "roofline", "where each phase and operation sits on a machine's roofline", "roofline")
     _add_model_options(parser)
     parser.add_argument("--on", metavar="HW", required=True, help="a known machine, 'here', or a TOML or JSON file")
-    parser.add_argument("--context", metavar="N", default="4096", help="tokens each decoding sequence attends; default 4096")
+    parser.add_argument(
+        "--context", metavar="N", default="4096", help="tokens each decoding sequence attends; default 4096"
+    )
     parser.add_argument("--batch", metavar="B", default="1", help="sequences decoding together; default 1")
     parser.add_argument("--prompt", metavar="T", help="tokens of the prompt in prefill; default: the context")
 
@@ -89,18 +126,33 @@ def _add_tables(commands: Commands[Parser]) -> None:
     ):
         parser = _command(commands, name, summary, "tables")
         parser.add_argument("name", metavar="NAME", nargs="?", help="only this one")
+        if name == "models":
+            parser.add_argument(
+                "--naive-error",
+                action="store_true",
+                help="what the usual cache formula says, what is true, by how much",
+            )
+            parser.add_argument("--refresh", metavar="ID", help="read a model's config from the Hugging Face hub now")
 
 
 def _add_probe(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "probe", "measure this machine's own ceilings: bandwidth and matrix-product rate", "probe")
+    parser = _command(
+        commands, "probe", "measure this machine's own ceilings: bandwidth and matrix-product rate", "probe"
+    )
     parser.add_argument("--budget", metavar="TIME", default="25s", help="about how long it may take; default 25s")
 
 
 def _add_server_options(parser: Parser) -> None:
-    parser.add_argument("--endpoint", choices=("completions", "chat"), default="completions", help="which route to call")
-    parser.add_argument("--served-model", metavar="NAME", help="the model name to send; default: the first the server lists")
     parser.add_argument(
-        "--api-key-env", metavar="VAR", help="environment variable that holds the API key; the key itself is never stored"
+        "--endpoint", choices=("completions", "chat"), default="completions", help="which route to call"
+    )
+    parser.add_argument(
+        "--served-model", metavar="NAME", help="the model name to send; default: the first the server lists"
+    )
+    parser.add_argument(
+        "--api-key-env",
+        metavar="VAR",
+        help="environment variable that holds the API key; the key itself is never stored",
     )
     parser.add_argument("--runs", metavar="DIR", default="runs", help="folder for run folders; default runs")
     parser.add_argument("--seed", type=int, default=0, help="seed of the prompts; default 0")
@@ -109,15 +161,22 @@ def _add_server_options(parser: Parser) -> None:
 
 def _add_verify(commands: Commands[Parser]) -> None:
     parser = _command(
-        commands, "verify", "measure a real server against ceilings; with no URL, the embedded engine and model", "verify"
+        commands,
+        "verify",
+        "measure a real server against ceilings; with no URL, the embedded engine and model",
+        "verify",
     )
     parser.add_argument("url", metavar="URL", nargs="?", help="a server that is already running")
-    parser.add_argument("--model", metavar="MODEL", help="what is served: a known name or a path; default: the embedded model")
+    parser.add_argument(
+        "--model", metavar="MODEL", help="what is served: a known name or a path; default: the embedded model"
+    )
     parser.add_argument("--on", metavar="HW", help="the machine it runs on; default: this one, probed")
     parser.add_argument("--weights", metavar="FMT", help="weight format served, when the model is not a file")
     parser.add_argument("--kv", metavar="FMT", help="cache format served; default fp16")
-    parser.add_argument("--threads", metavar="N", help="threads of the embedded engine; default: every core this may use")
-    parser.add_argument("--quick", action="store_true", help="fewer points and repeats: about a minute")
+    parser.add_argument(
+        "--threads", metavar="N", help="threads of the embedded engine; default: every core this may use"
+    )
+    parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats: about half a minute")
     _add_server_options(parser)
 
 
@@ -152,7 +211,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WORLD_FAILED
     except OSError as error:
-        print(f"inference-bench: {error.strerror or error}{f': {error.filename}' if error.filename else ''}", file=sys.stderr)
+        print(
+            f"inference-bench: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
+            file=sys.stderr,
+        )
         return WORLD_FAILED
 
 

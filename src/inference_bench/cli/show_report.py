@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from inference_bench.cli.output import print_json
 from inference_bench.measure.store import read_records
 from inference_bench.metrics import summarise
 from inference_bench.report.load_report import metrics_json, metrics_text
+from inference_bench.report.text import printable, wrap
 from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result
 
 
@@ -20,15 +23,29 @@ def run(options: argparse.Namespace) -> int:
         if options.json:
             print_json(result)
         else:
-            print("\n".join(str(line) for line in result.get("reading", ())))
-            print(f"\nreport: {folder / REPORT_FILE}")
+            print(_shown(result, folder))
         return 0
     stored = read_records(folder)
     metrics = summarise(stored.records)
     dropped = stored.num_dropped_lines
     if options.json:
-        print_json({"schema": "inference-bench/load/1", **metrics_json(metrics), "dropped_lines": dropped, "run_dir": str(folder)})
+        print_json(
+            {
+                "schema": "inference-bench/load/1",
+                **metrics_json(metrics),
+                "dropped_lines": dropped,
+                "run_dir": str(folder),
+            }
+        )
     else:
         print(metrics_text(metrics))
         print(f"\n{folder}: {dropped} line(s) cut short were left out" if dropped else f"\n{folder}")
     return 0
+
+
+def _shown(result: Mapping[str, Any], folder: Path) -> str:
+    """A verification's reading and where its page is; a load run's metrics again, from its raw samples."""
+    if (folder / REPORT_FILE).is_file():
+        lines = [wrap(printable(str(line))) for line in result.get("reading", ())]
+        return "\n".join([*lines, "", f"report: {folder / REPORT_FILE}"])
+    return metrics_text(summarise(read_records(folder).records))

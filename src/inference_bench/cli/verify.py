@@ -16,9 +16,10 @@ from inference_bench.report.html import verify_html
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text import verify_text
 from inference_bench.units import parse_count, parse_seconds
-from inference_bench.verify.flow import VerifyRequest, verify
-from inference_bench.verify.plan import QUICK, Plan
+from inference_bench.verify.flow import verify_server
+from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
 from inference_bench.verify.saved import save_result
+from inference_bench.verify.session import VerifyRequest
 
 
 def run(options: argparse.Namespace) -> int:
@@ -38,9 +39,10 @@ def run(options: argparse.Namespace) -> int:
         runs=Path(options.runs),
         seed=options.seed,
         timeout_s=parse_seconds(options.timeout, "timeout"),
+        probe_budget_s=QUICK_PROBE_BUDGET_S if options.quick else PROBE_BUDGET_S,
     )
     try:
-        result = verify(request, progress)
+        result = verify_server(request, progress)
         progress("writing the report")
         if result.probe:
             remember_probe(result.probe)

@@ -30,7 +30,6 @@ _ROLES: Final = (
     ("position_embd.", TensorRole.LOOKUP),
     ("token_types.", TensorRole.LOOKUP),
     ("token_embd.", TensorRole.EMBEDDING),
-    ("output.", TensorRole.HEAD),
     ("_norm.", TensorRole.NORM),
     ("_exps.", TensorRole.EXPERT),
     ("ffn_gate_inp", TensorRole.ROUTER),
@@ -127,6 +126,8 @@ def _role(name: str, num_layers: int, blocks: Mapping[int, Mapping[str, GGUFTens
         return TensorRole.DRAFT
     if match is not None and match[2].startswith(_STATE_SPACE_BLOCK) and "ssm_out.weight" in blocks[int(match[1])]:
         return TensorRole.STATE_SPACE
+    if name.startswith("output."):  # and not blk.0.attn_output.weight
+        return TensorRole.HEAD
     found = next((role for mark, role in _ROLES if mark in f".{name}" or name.startswith(mark)), None)
     return found or TensorRole.OTHER
 

@@ -120,6 +120,7 @@ def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareS
         bandwidth_bytes_per_s=_amount(values.get("bandwidth"), "B/s", f"{what}: bandwidth"),
         peak_flops_per_s={name: _amount(peaks[name], "FLOP/s", f"{what}: peak {name}") for name in peaks},
         source=Source(str(values.get("source", what))[:200], "given by the user"),
+        origin=Origin.GIVEN,
         note=str(values.get("note", ""))[:200],
         kind=str(values["kind"])[:40] if "kind" in values else None,
         interconnect_bytes_per_s=optional("interconnect", "B/s"),

@@ -19,7 +19,7 @@ from inference_bench.units import format_fraction, format_number, format_si
 
 Progress = Callable[[str], None]
 
-CACHE_MARGIN = 2  # data this many times the last-level cache is read mostly from memory
+CACHE_MARGIN = 4  # below this a cache that holds part of the data still serves a good share of the reads
 _NOTED_SPREAD_FRACTION = 0.10
 _NOTED_RISE_FRACTION = 0.05
 

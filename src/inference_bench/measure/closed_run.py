@@ -8,23 +8,22 @@ Read next by: cli, report.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
-from inference_bench.measure.http1 import RunClock, Timeouts
-from inference_bench.measure.load import ClientHealth, run_closed_loop
-from inference_bench.measure.prompts import PromptMaker, calibrate
+from inference_bench.measure.http1 import Timeouts
+from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
+from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
+from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import get_json
+from inference_bench.measure.software import software_versions
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
+from inference_bench.measure.warmup import warm_up
 from inference_bench.metrics import Metrics, summarise
-from inference_bench.records import RequestRecord, Stage
 from inference_bench.workload import ClosedLoop, RequestShape, Workload
-
-_WARMUP_WORDS = (24, 96)
-_WARMUP_OUTPUT = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,9 @@ class LoadRun:
     floor: ClientFloor
     dropped_fields: tuple[str, ...]
     run_dir: Path
+    client: MachineIdentity
+    endpoint: str
+    versions: Mapping[str, str]
 
 
 def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = None) -> LoadRun:
@@ -70,35 +72,41 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         ClosedLoop(request.concurrency, request.num_requests),
         request.seed,
     )
-    target = Target(request.url, request.served_model, Endpoint(request.endpoint), request.api_key, {"ignore_eos": True})
+    target = Target(
+        request.url, request.served_model, Endpoint(request.endpoint), request.api_key, {"ignore_eos": True}
+    )
     if target.model is None:
-        target = Target(target.base_url, first_served_model(target), target.endpoint, request.api_key, target.extra_body)
+        target = Target(
+            target.base_url, first_served_model(target), target.endpoint, request.api_key, target.extra_body
+        )
     floor = measure_client_floor()
     folder = RunFolder.create(request.runs, "load")
     folder.update_meta({"target": target.base_url, "served_model": target.model, "seed": request.seed})
     with folder.open_writer() as writer:
         say("warming up")
-        prompts, clock, timeouts = PromptMaker(request.seed, salt=folder.path.name), RunClock(), Timeouts(total_s=request.timeout_s)
-        shapes = tuple(RequestShape(words, _WARMUP_OUTPUT) for words in _WARMUP_WORDS)
-        warm = run_closed_loop(
-            target, Workload("warmup", shapes, ClosedLoop(1, len(shapes)), request.seed),
-            stage=Stage.WARMUP, group="warmup", writer=writer.append, timeouts=timeouts, clock=clock, prompts=prompts,
-        )  # fmt: skip
-        samples = _counted(warm.records)
-        if samples:
-            prompts.fit = calibrate(samples)
-        result = run_closed_loop(
-            warm.target, workload, group="measure", writer=writer.append, timeouts=timeouts, clock=clock, prompts=prompts,
+        prompts = PromptMaker(request.seed, salt=folder.path.name)
+        load = LoadOptions(
+            writer=writer.append,
             progress=lambda ended, planned: say(f"{ended} of {planned} requests ended"),
-        )  # fmt: skip
+            timeouts=Timeouts(total_s=request.timeout_s),
+            prompts=prompts,
+        )
+        warm = warm_up(target, prompts, load)
+        result = run_load(warm.target, workload, replace(load, group="measure"))
     metrics = summarise(result.records)
-    return LoadRun(target.base_url, target.model, workload, metrics, result.health, floor, warm.dropped_fields, folder.path)
-
-
-def _counted(records: tuple[RequestRecord, ...]) -> list[tuple[int, int]]:
-    """(words sent, tokens counted) of the warm-up requests that say."""
-    pairs = zip(_WARMUP_WORDS, [record for record in records if record.chunk_times_s], strict=False)
-    return [(words, record.prompt_tokens) for words, record in pairs if record.prompt_tokens]
+    return LoadRun(
+        target=target.base_url,
+        model=target.model,
+        workload=workload,
+        metrics=metrics,
+        health=result.health,
+        floor=floor,
+        dropped_fields=warm.dropped_fields,
+        run_dir=folder.path,
+        client=identify_machine(),
+        endpoint=request.endpoint,
+        versions=software_versions(),
+    )
 
 
 def first_served_model(target: Target) -> str | None:

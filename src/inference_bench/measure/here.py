@@ -37,6 +37,7 @@ def machine_from_probe(result: ProbeResult, as_of: str | None = None) -> Hardwar
         peak_flops_per_s={result.compute_format: result.peak_flops_per_s},
         source=Source(f"measured on this machine: {result.method}", day),
         origin=Origin.MEASURED,
+        note="; ".join(result.notes),
     )
 
 
@@ -57,6 +58,7 @@ def this_machine(folder: Path | None = None) -> HardwareSpec:
         peak_flops_per_s={saved["compute_format"]: saved["peak_flops_per_s"]},
         source=Source(f"measured on this machine: {saved['method']}", saved["as_of"]),
         origin=Origin.MEASURED,
+        note=saved["note"],
     )
 
 
@@ -69,6 +71,7 @@ def remember_probe(result: ProbeResult, folder: Path | None = None) -> None:
         "peak_flops_per_s": result.peak_flops_per_s,
         "compute_format": result.compute_format,
         "method": result.method,
+        "note": "; ".join(result.notes),
         "as_of": datetime.now(UTC).date().isoformat(),
     }
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
@@ -95,6 +98,6 @@ def _read(path: Path) -> Mapping[str, Any] | None:
     if not isinstance(saved, dict):
         return None
     rates = [saved.get("bandwidth_bytes_per_s"), saved.get("peak_flops_per_s")]
-    texts = [saved.get("compute_format"), saved.get("method"), saved.get("as_of")]
+    texts = [saved.get("compute_format"), saved.get("method"), saved.get("as_of"), saved.get("note")]
     sound = all(isinstance(rate, int | float) and math.isfinite(rate) and rate > 0 for rate in rates)
     return saved if sound and all(isinstance(text, str) for text in texts) else None

@@ -62,6 +62,7 @@ class LoadResult:
     health: ClientHealth
     target: Target
     dropped_fields: tuple[str, ...] = ()
+    loop_lags_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +109,11 @@ def run_closed_loop(
         clock or RunClock(),
         prompts or PromptMaker(workload.seed),
     )
+    return run_load(target, workload, options)
+
+
+def run_load(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+    """The same with its options in one value, for loads that share most of them; see `run_closed_loop`."""
     return asyncio.run(closed_loop(target, workload, options))
 
 
@@ -123,7 +129,7 @@ async def closed_loop(target: Target, workload: Workload, options: LoadOptions) 
         with suppress(asyncio.CancelledError):
             await sampler
     health = ClientHealth(_p99(record.sent_s - record.planned_s for record in loop.records), _p99(lags_s))
-    return LoadResult(tuple(loop.records), health, loop.sender.target, tuple(loop.dropped_fields))
+    return LoadResult(tuple(loop.records), health, loop.sender.target, tuple(loop.dropped_fields), tuple(lags_s))
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from inference_bench.units import format_bytes, format_number
 FP32_BYTES = 4
 MIN_VALUES = 4  # the fewest that have a spread
 _UNTIMED_CALLS = 2  # one cold, one to choose the loop count
-_STREAM_MARGIN = 2 * CACHE_MARGIN
+_STREAM_MARGIN = CACHE_MARGIN
 _MEMORY_SHARE = 0.5  # of what is available
 _TIME_SHARE = 0.6  # of the budget; the rest is for filling arrays, for bandwidth, and for a poor first estimate
 _SMALLEST_MATRIX = 256

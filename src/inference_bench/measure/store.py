@@ -178,15 +178,7 @@ class RunFolder:
 
         Raises:   RunFolderError
         """
-        try:
-            meta = json.loads((self.path / META_FILE).read_bytes())
-        except OSError as error:
-            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE}: {error.strerror}") from None
-        except (ValueError, RecursionError):
-            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE} is not JSON") from None
-        if not isinstance(meta, dict):
-            raise RunFolderError(f"{self.path} is not a run folder: {META_FILE} is not a JSON object")
-        return meta
+        return read_json_object(self.path / META_FILE)
 
     def update_meta(self, values: Mapping[str, object]) -> None:
         """Add to what is known about the run; the file is replaced as a whole.
@@ -207,17 +199,41 @@ class RunFolder:
             text = json.dumps(meta, allow_nan=False, indent=2) + "\n"
         except (TypeError, ValueError) as error:
             raise MeasurementError(f"what is known about the run cannot be written as JSON: {error}") from None
-        temporary = self.path / f".{META_FILE}.{os.getpid()}"
-        try:
-            with temporary.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(self.path / META_FILE)
-        except OSError as error:
-            with suppress(OSError):
-                temporary.unlink()
-            raise _storage_error(self.path / META_FILE, error) from None
+        write_whole(self.path / META_FILE, text)
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all.
+
+    Raises:   StorageError
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            temporary.unlink()
+        raise _storage_error(path, error) from None
+
+
+def read_json_object(path: Path) -> dict[str, object]:
+    """The JSON object in a run's file.
+
+    Raises:   RunFolderError
+    """
+    try:
+        value = json.loads(path.read_bytes())
+    except OSError as error:
+        raise RunFolderError(f"{path.parent} is not a run folder: {path.name}: {error.strerror}") from None
+    except (ValueError, RecursionError):
+        raise RunFolderError(f"{path.parent} is not a run folder: {path.name} is not JSON") from None
+    if not isinstance(value, dict):
+        raise RunFolderError(f"{path.parent} is not a run folder: {path.name} is not a JSON object")
+    return value
 
 
 def read_records(path: Path) -> StoredRecords:

@@ -21,10 +21,11 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel, ModelSpec
+from inference_bench.origin import Origin
 from inference_bench.predict.capacity import largest_that_fits
 from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
 from inference_bench.predict.placement import Placement, Placer, Split
-from inference_bench.roofline import Bound, bound, roof
+from inference_bench.roofline import Bound, Roof, bound, roof
 
 if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
@@ -122,7 +123,8 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     naive = None if cache.naive_bytes is None else _naive_needed(placement, cache, overhead)
     memory = machine.memory_bytes if machine else None
     space = _Space(placer, request, overhead, memory)
-    speeds = _speeds(model.spec, weights, fmt, machine, context, request, placement) if machine else (None, None)
+    ceiling = roof(machine, weights.linear_format, request.compute_format) if machine else None
+    speeds = _speeds(model.spec, weights, fmt, ceiling, context, request, placement) if ceiling else (None, None)
     fits = None if memory is None else needed <= memory
     return FitAnswer(
         model=model.spec,
@@ -140,9 +142,9 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         max_context_tokens=space.max_context_tokens(),
         max_sequences=space.max_sequences(context),
         decode=speeds[0],
-        decode_expected_s=predict_seconds(speeds[0]) if speeds[0] else None,
+        decode_expected_s=predict_seconds(speeds[0], ceiling) if speeds[0] and ceiling else None,
         prefill=speeds[1],
-        prefill_expected_s=predict_seconds(speeds[1]) if speeds[1] else None,
+        prefill_expected_s=predict_seconds(speeds[1], ceiling) if speeds[1] and ceiling else None,
         assumptions=_assumptions(model.spec, weights, request, machine, placement, cache),
         offload=_offload(placer, request, context, overhead, memory) if fits is False else None,
     )
@@ -202,13 +204,12 @@ def _speeds(
     model: ModelSpec,
     weights: WeightCount,
     fmt: CacheFormat,
-    machine: HardwareSpec,
+    ceiling: Roof,
     context: int,
     request: FitRequest,
     placement: Placement,
 ) -> tuple[Bound, Bound]:
     """Decode and prefill on what each device does of a step; what devices send one another only adds to it."""
-    ceiling = roof(machine, weights.linear_format, request.compute_format)
     correlation = request.expert_correlation
     works = {
         "decode": count_step_work(
@@ -256,6 +257,8 @@ def _assumptions(
     if machine is not None:
         compute = request.compute_format or machine.compute_format(weights.linear_format)
         lines.append(f"speeds against {machine.name}: {compute or 'unknown'} dense peak; source {machine.source}")
+        if machine.note and machine.origin is Origin.MEASURED:
+            lines.append(f"when {machine.name} was measured: {machine.note}")
         lines.append("prefill is one prompt of the whole context, with the output head for its last position only")
         lines.append(PLANNING_ASSUMPTION)
     return (*lines, *model.assumptions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from inference_bench.roofline import Bound, LimitedBy
+from inference_bench.roofline import Bound, Roof, bound
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,26 @@ PLANNING_ASSUMPTION: Final = (
 )
 
 
-def predict_seconds(limit: Bound) -> Range | None:
-    """The time a bounded step is expected to take: the bound over the planning share of the resource that limits it.
+def predict_seconds(limit: Bound, ceiling: Roof) -> Range | None:
+    """The time a bounded step is expected to take: its bytes and FLOPs at the planning shares of both ceilings.
 
-    Formula:  bound / high share .. bound / low share
-    Unit:     seconds
-    Source:   SPEC-style planning factors; replaced where a machine was measured
+    Formula:  max(bytes / (s · BW), FLOPs / (s · P_peak)) at the high shares .. at the low shares
+    Unit:     seconds; None where no rate is known
+    Source:   planning factors; replaced where a machine was measured
     """
-    if limit.seconds is None:
-        return None
-    share = PLANNING_COMPUTE_FRACTION if limit.limited_by is LimitedBy.COMPUTE else PLANNING_BANDWIDTH_FRACTION
-    return Range(limit.seconds / share.high, limit.seconds / share.low)
+    fast = _at_shares(limit, ceiling, PLANNING_BANDWIDTH_FRACTION.high, PLANNING_COMPUTE_FRACTION.high)
+    slow = _at_shares(limit, ceiling, PLANNING_BANDWIDTH_FRACTION.low, PLANNING_COMPUTE_FRACTION.low)
+    return None if fast is None or slow is None else Range(fast, slow)
+
+
+def _at_shares(limit: Bound, ceiling: Roof, bandwidth_share: float, compute_share: float) -> float | None:
+    bandwidth, peak = ceiling.bandwidth_bytes_per_s, ceiling.peak_flops_per_s
+    reached = Roof(
+        None if bandwidth is None else bandwidth * bandwidth_share,
+        None if peak is None else peak * compute_share,
+        ceiling.compute_format,
+    )
+    return bound(limit.name, limit.flops, limit.num_bytes, reached).seconds
 
 
 def predict_prefill_seconds(flops: int, peak_flops_per_s: float, mfu: float) -> float:

@@ -1,18 +1,21 @@
-"""The answer to `fit`, as JSON with stable keys and as text for a terminal.
+"""The answers to `fit` as text for a terminal; fit_json holds the same for programs.
 
-In:   FitAnswer
-Out:  a dict ready for JSON (raw SI numbers, None for no value) or a text of at most 100 columns
+In:   FitAnswer, Suggestions, MachineRows, NaiveRows
+Out:  text of at most 100 columns
 Leaves out: arithmetic; every number was computed before
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
 
+from inference_bench.accounting.cache import CacheCount
 from inference_bench.predict.fit import FitAnswer
 from inference_bench.predict.latency import Range
-from inference_bench.report.text import table, wrap
+from inference_bench.report.text import MAX_COLUMNS, table, wrap
 from inference_bench.units import (
+    KIBI,
     NOT_AVAILABLE,
     format_bytes,
     format_bytes_binary,
@@ -22,164 +25,110 @@ from inference_bench.units import (
     format_seconds,
 )
 
+if TYPE_CHECKING:
+    from inference_bench.accounting.layer_split import Offload
+    from inference_bench.predict.engine_command import EngineCommand
+    from inference_bench.predict.naive_error import NaiveRow
+    from inference_bench.predict.suggest import MachineRow, Suggestion
+    from inference_bench.roofline import Bound
 
-def fit_json(answer: FitAnswer) -> dict[str, Any]:
-    """The stable keys of `fit --json`."""
-    return {
-        "schema": "inference-bench/fit/1",
-        "model": _model_json(answer),
-        "weights": {
-            "bytes": answer.weights.total,
-            "format": answer.weights.format_name,
-            "bits_per_weight": answer.weights.bits_per_weight,
-            "origin": answer.weights.origin,
-        },
-        "cache": _cache_json(answer),
-        "allocation": _allocation_json(answer),
-        "overhead_bytes": answer.overhead_bytes,
-        "needed_bytes": answer.needed_bytes,
-        "naive_needed_bytes": answer.naive_needed_bytes,
-        "machine": _machine_json(answer),
-        "fits": answer.fits,
-        "naive_fits": answer.naive_fits,
-        "headroom_bytes": answer.headroom_bytes,
-        "max_context_tokens": answer.max_context_tokens,
-        "max_sequences": answer.max_sequences,
-        "decode": _decode_json(answer),
-        "prefill": _prefill_json(answer),
-        "assumptions": list(answer.assumptions),
-    }
+_OPTION_ROOM: Final = 20  # for the value of an option and the mark that the line goes on
 
 
-def _model_json(answer: FitAnswer) -> dict[str, Any]:
-    return {
-        "name": answer.model.name,
-        "params_total": answer.params.total,
-        "params_active": answer.params.active,
-        "params_matmul": answer.params.matmul,
-        "params_matmul_active": answer.params.matmul_active,
-        "params_by_component": answer.params.components,
-        "params_apart": dict(answer.params.apart),
-        "num_hidden_layers": answer.model.num_hidden_layers,
-        "source": answer.model.source.title,
-        "as_of": answer.model.source.as_of,
-    }
-
-
-def _cache_json(answer: FitAnswer) -> dict[str, Any]:
-    cache = answer.cache
-    return {
-        "context_tokens": cache.context_tokens,
-        "sequences": cache.sequences,
-        "format": cache.number_format,
-        "bytes": cache.num_bytes,
-        "state_bytes": cache.state_bytes,
-        "naive_bytes": cache.naive_bytes,
-        "naive_factor": cache.naive_factor,
-        "next_token_bytes": cache.next_token_bytes,
-        "mean_token_bytes": float(cache.mean_token_bytes),
-        "fixed_bytes_per_sequence": cache.fixed_bytes_per_sequence,
-        "slope_changes_at_tokens": list(cache.slope_changes),
-        "cross_attention_bytes": cache.cross_attention_bytes,
-        "state_format": cache.state_format,
-        "layers": [
-            {
-                "type": layer.layer_type,
-                "count": layer.count,
-                "bytes": layer.num_bytes,
-                "state_bytes": layer.state_bytes,
-                "sliding_window": layer.sliding_window,
-                "positions": layer.positions,
-                "bytes_per_position": layer.bytes_per_position,
-            }
-            for layer in cache.layers
-        ],
-    }
-
-
-def _allocation_json(answer: FitAnswer) -> dict[str, Any] | None:
-    allocation = answer.allocation
-    if allocation is None:
-        return None
-    return {
-        "engine": allocation.engine,
-        "bytes": allocation.num_bytes,
-        "rule": allocation.rule,
-        "context_tokens_per_sequence": allocation.context_tokens_per_sequence,
-        "layers": [
-            {"type": row.layer_type, "count": row.count, "cells": row.cells, "streams": row.streams, "bytes": row.num_bytes}
-            for row in allocation.layers
-        ],
-    }
-
-
-def _machine_json(answer: FitAnswer) -> dict[str, Any] | None:
-    machine = answer.machine
-    if machine is None:
-        return None
-    return {
-        "name": machine.name,
-        "memory_bytes": machine.memory_bytes,
-        "bandwidth_bytes_per_s": machine.bandwidth_bytes_per_s,
-        "peak_flops_per_s": dict(machine.peak_flops_per_s),
-        "origin": machine.origin,
-        "source": machine.source.title,
-        "as_of": machine.source.as_of,
-    }
-
-
-def _decode_json(answer: FitAnswer) -> dict[str, Any] | None:
-    limit, expected = answer.decode, answer.decode_expected_s
-    if limit is None:
-        return None
-    batch = answer.cache.sequences
-    return {
-        "bound_s": limit.seconds,
-        "bound_tokens_per_s": batch / limit.seconds if limit.seconds else None,
-        "expected_tokens_per_s": [batch / expected.high, batch / expected.low] if expected else None,
-        "limited_by": limit.limited_by,
-        "flops": limit.flops,
-        "bytes": limit.num_bytes,
-    }
-
-
-def _prefill_json(answer: FitAnswer) -> dict[str, Any] | None:
-    limit, expected = answer.prefill, answer.prefill_expected_s
-    if limit is None:
-        return None
-    return {
-        "prompt_tokens": answer.cache.context_tokens,
-        "bound_s": limit.seconds,
-        "expected_s": [expected.low, expected.high] if expected else None,
-        "limited_by": limit.limited_by,
-        "flops": limit.flops,
-        "bytes": limit.num_bytes,
-    }
-
-
-def fit_text(answer: FitAnswer) -> str:
-    """The same for a terminal: the verdict first, then where it comes from."""
+def fit_text(
+    answer: FitAnswer, commands: Sequence[EngineCommand] = (), suggestions: Sequence[Suggestion] | None = None
+) -> str:
+    """The verdict first, then where it comes from, what would fit, and how to run it."""
     sections = [_verdict(answer), _memory_table(answer), _cache_table(answer), _speed_text(answer)]
+    sections.append("" if suggestions is None else _suggestions(suggestions))
+    sections.append(_commands(commands))
     sections.append("\n".join(["assumptions", *(wrap(line, indent="  - ") for line in answer.assumptions)]))
     return "\n\n".join(section for section in sections if section)
 
 
 def _verdict(answer: FitAnswer) -> str:
-    cache = answer.cache
+    cache, placement = answer.cache, answer.placement
     what = (
-        f"{answer.model.name}: {format_count(answer.params.total)} parameters, {cache.sequences} sequence(s) of "
+        f"{answer.model.name}: {_parameters(answer)}, {cache.sequences} sequence(s) of "
         f"{format_count(cache.context_tokens)} tokens"
     )
     if answer.machine is None:
         return wrap(f"{what} need {_both(answer.needed_bytes)}; name a machine to see whether it fits.")
+    where = answer.machine.name if placement.devices == 1 else f"{placement.devices} of {answer.machine.name}"
     if answer.fits is None:
-        return wrap(f"{what} need {_both(answer.needed_bytes)}; how much memory {answer.machine.name} has is not known.")
+        return wrap(
+            f"{what} need {_both(answer.needed_bytes)}; how much memory {answer.machine.name} has is not known."
+        )
     word = "fits" if answer.fits else "does not fit"
     spare = f"{_both(abs(answer.headroom_bytes or 0))} {'to spare' if answer.fits else 'too much'}"
-    lines = [wrap(f"{what}: {word} {answer.machine.name}, {spare}.")]
-    if answer.naive_fits != answer.fits:
-        lines.append(wrap("The usual formula, which charges every layer for the whole context, would have said the opposite."))
+    each = " on the fullest device" if placement.devices > 1 else ""
+    lines = [wrap(f"{what}: {word} {where}, {spare}{each}. {_reason(answer)}")]
+    if answer.naive_fits is not None and answer.naive_fits != answer.fits:
+        lines.append(
+            wrap("The usual formula, which charges every layer for the whole context, would have said the opposite.")
+        )
+    if answer.offload is not None:
+        lines.append(wrap(_offload(answer.offload, answer.model.num_hidden_layers)))
     return "\n".join(lines)
+
+
+def _parameters(answer: FitAnswer) -> str:
+    params = answer.params
+    total = f"{format_count(params.total)} parameters"
+    return total if params.active == params.total else f"{total} ({format_count(params.active)} active a token)"
+
+
+def _reason(answer: FitAnswer) -> str:
+    """What takes most of the memory."""
+    placement = answer.placement
+    parts = {"weights": placement.weight_bytes, "cache": placement.cache_bytes, "overhead": answer.overhead_bytes}
+    largest = max(parts, key=lambda name: parts[name])
+    return f"Most of it is {largest}: {format_fraction(parts[largest] / answer.needed_bytes)} of {format_bytes(answer.needed_bytes)}."
+
+
+def _offload(split: Offload, num_layers: int) -> str:
+    if split.gpu_layers == 0:
+        return "Not even one layer fits beside the overhead."
+    layers = len(split.gpu.layers)
+    return (
+        f"llama.cpp could keep {layers} of {num_layers} layers there ({format_bytes(split.gpu.total)}) and leave "
+        f"{format_bytes(split.cpu.total)} in main memory, at main memory's speed."
+    )
+
+
+def _suggestions(suggestions: Sequence[Suggestion]) -> str:
+    if not suggestions:
+        return "Nothing in the formats known here fits."
+    rows = [
+        (
+            item.answer.weights.format_name,
+            format_number(item.bits_per_weight),
+            item.answer.cache.number_format,
+            format_count(item.answer.cache.context_tokens),
+            format_bytes(item.answer.needed_bytes),
+            format_bytes(item.saved_bytes),
+            format_number(item.decode_bound_tokens_per_s),
+            NOT_AVAILABLE if item.speed_up is None else f"{format_number(item.speed_up)}x",
+        )
+        for item in suggestions
+    ]
+    headers = ("what fits: weights", "bits", "cache", "context", "needed", "saved", "bound tokens/s", "speed")
+    return f"{table(headers, rows, 'lrlrrrrr')}\nBest first: the context asked for, then bits a weight, then bits a cached value."
+
+
+def _commands(commands: Sequence[EngineCommand]) -> str:
+    lines = [f"  {item.engine}\n{_continued(item.command)}" for item in commands]
+    return "\n".join(["to run it", *lines]) if lines else ""
+
+
+def _continued(command: str) -> str:
+    """A command over several lines that a shell reads as one; it breaks before an option."""
+    lines = [""]
+    for index, word in enumerate(command.split(" ")):
+        if word.startswith("-") and index and len(lines[-1]) + len(word) + _OPTION_ROOM > MAX_COLUMNS:
+            lines.append("")
+        lines[-1] += f" {word}" if lines[-1] else f"    {word}"
+    return " \\\n  ".join(lines)
 
 
 def _both(num_bytes: int | None) -> str:
@@ -187,13 +136,21 @@ def _both(num_bytes: int | None) -> str:
 
 
 def _memory_table(answer: FitAnswer) -> str:
-    rows = [
+    rows: list[tuple[str, int | None, str]] = [
         (f"weights, {answer.weights.format_name}", answer.weights.total, "counted"),
         (f"cache, {answer.cache.number_format}, true", answer.cache.num_bytes, "counted"),
-        ("cache by the usual formula", answer.cache.naive_bytes, _factor(answer.cache.naive_factor)),
+        ("recurrent state", answer.cache.state_bytes, "counted, at any length"),
+        ("cross-attention cache", answer.cache.cross_attention_bytes, "counted, at any length"),
     ]
+    rows = [row for row in rows if row[1] or row[0].startswith(("weights", "cache"))]
+    rows.append(("cache by the usual formula", answer.cache.naive_bytes, _factor(answer.cache.naive_factor)))
     if answer.allocation:
-        rows.append((f"cache as {answer.allocation.engine} allocates it", answer.allocation.num_bytes, "counted, its rule"))
+        rows.append(
+            (f"cache as {answer.allocation.engine} allocates it", answer.allocation.num_bytes, "counted, its rule")
+        )
+    if answer.placement.devices > 1:
+        rows.append(("weights on the fullest device", answer.placement.weight_bytes, f"{answer.placement.split} split"))
+        rows.append(("cache on the fullest device", answer.placement.cache_bytes, f"{answer.placement.split} split"))
     rows.append(("runtime overhead", answer.overhead_bytes, "assumed"))
     rows.append(("needed", answer.needed_bytes, "weights + cache + overhead"))
     if answer.machine and answer.machine.memory_bytes:
@@ -218,25 +175,34 @@ def _cache_table(answer: FitAnswer) -> str:
             format_count(layer.positions),
             format_count(layer.bytes_per_position),
             format_bytes(layer.num_bytes),
+            format_bytes(layer.state_bytes) if layer.state_bytes else "",
         )
         for layer in answer.cache.layers
     ]
-    text = table(("cache by layer type", "layers", "window", "positions kept", "bytes each", "total"), rows, "lrrrrr")
-    slope = f"one more token adds {format_count(answer.cache.next_token_bytes)} bytes to a sequence at this length"
-    return f"{text}\n{slope}"
+    headers = ("cache by layer type", "layers", "window", "rows kept", "bytes each", "total", "fixed state")
+    text = table(headers, rows, "lrrrrrr")
+    return f"{text}\n{wrap(_slope(answer.cache))}"
+
+
+def _slope(cache: CacheCount) -> str:
+    """Slope, intercept, and where the slope changes."""
+    said = f"one more token adds {format_count(cache.next_token_bytes)} bytes to a sequence at this length"
+    if cache.fixed_bytes_per_sequence:
+        said += f"; {format_count(cache.fixed_bytes_per_sequence)} bytes a sequence are fixed"
+    if cache.slope_changes:
+        said += f"; the slope drops at {', '.join(map(format_count, cache.slope_changes))} tokens"
+    return said
 
 
 def _speed_text(answer: FitAnswer) -> str:
     if answer.machine is None or answer.decode is None or answer.prefill is None:
         return ""
     batch = answer.cache.sequences
-    rows = []
-    for name, limit, expected, tokens in (
-        (f"decode step, batch {batch}", answer.decode, answer.decode_expected_s, batch),
-        (f"prefill, {format_count(answer.cache.context_tokens)} tokens", answer.prefill, answer.prefill_expected_s, answer.cache.context_tokens),
-    ):
-        rate = f"{format_number(tokens / limit.seconds)} tokens/s" if limit.seconds else NOT_AVAILABLE
-        rows.append((name, format_seconds(limit.seconds), rate, _range(expected), str(limit.limited_by), format_fraction(limit.fraction_of_peak)))
+    context = answer.cache.context_tokens
+    rows = [
+        _speed_row(f"decode step, batch {batch}", answer.decode, answer.decode_expected_s, batch),
+        _speed_row(f"prefill, {format_count(context)} tokens", answer.prefill, answer.prefill_expected_s, context),
+    ]
     text = table(("speed", "bound", "at the bound", "expected", "limited by", "of peak compute"), rows, "lrrrlr")
     limits = (
         f"longest context for {batch} sequence(s): {format_count(answer.max_context_tokens)} tokens; "
@@ -245,5 +211,62 @@ def _speed_text(answer: FitAnswer) -> str:
     return f"{text}\n{limits}"
 
 
+def _speed_row(name: str, limit: Bound, expected: Range | None, tokens: int) -> tuple[str, ...]:
+    return (
+        name,
+        format_seconds(limit.seconds),
+        f"{format_number(tokens / limit.seconds)} tokens/s" if limit.seconds else NOT_AVAILABLE,
+        _range(expected),
+        str(limit.limited_by),
+        format_fraction(limit.fraction_of_peak),
+    )
+
+
 def _range(seconds: Range | None) -> str:
     return NOT_AVAILABLE if seconds is None else f"{format_seconds(seconds.low)} - {format_seconds(seconds.high)}"
+
+
+def ranking_text(rows: Sequence[MachineRow]) -> str:
+    """One model on every machine: those it fits first, the fastest first among them."""
+    words = {True: "yes", False: "no", None: NOT_AVAILABLE}
+    cells = [
+        (
+            row.answer.machine.name if row.answer.machine else NOT_AVAILABLE,
+            words[row.answer.fits],
+            _signed(row.answer.headroom_bytes),
+            format_count(row.answer.max_context_tokens),
+            format_count(row.answer.max_sequences),
+            format_number(row.decode_bound_tokens_per_s),
+            format_seconds(row.answer.prefill.seconds if row.answer.prefill else None),
+        )
+        for row in rows
+    ]
+    headers = ("machine", "fits", "to spare", "longest context", "most sequences", "decode tokens/s", "prefill")
+    return f"{table(headers, cells, 'llrrrrr')}\nSpeeds are bounds."
+
+
+def _signed(num_bytes: int | None) -> str:
+    if num_bytes is None or num_bytes >= 0:
+        return format_bytes(num_bytes)
+    return f"-{format_bytes(-num_bytes)}"
+
+
+def naive_error_text(rows: Sequence[NaiveRow], median: float | None) -> str:
+    """The same table as Markdown, which also reads in a terminal."""
+    contexts = [f"{count.context_tokens // KIBI}k" for count in rows[0].counts] if rows else []
+    lines = [
+        "| model | layers | " + " | ".join(f"usual, true at {name} | factor" for name in contexts) + " |",
+        "|---|---|" + "---:|---:|" * len(contexts),
+    ]
+    for row in rows:
+        cells = [
+            f"{format_bytes_binary(count.naive_bytes)}, {format_bytes_binary(count.total_bytes)} | {format_number(count.naive_factor)}"
+            for count in row.counts
+        ]
+        lines.append(f"| {row.model} | {row.layer_types} | {' | '.join(cells)} |")
+    wrong = sum(not row.is_uniform for row in rows)
+    lines.append(
+        f"\nThe usual formula charges every layer for the whole context. It is right on {len(rows) - wrong} of {len(rows)} models "
+        f"and wrong on {wrong}, by a median factor of {format_number(median)} at the longest context."
+    )
+    return "\n".join(lines)

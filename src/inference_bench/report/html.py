@@ -40,13 +40,16 @@ from inference_bench.report.result_tables import (
     requests_table,
 )
 from inference_bench.report.style import STYLE
-from inference_bench.report.wording import ORIGIN_WORDS, clean, engine_name, model_name
-from inference_bench.units import format_seconds
+from inference_bench.report.text import shorten
+from inference_bench.report.wording import ORIGIN_WORDS, clean, engine_name, model_name, started
+from inference_bench.units import NOT_AVAILABLE, format_seconds
 from inference_bench.verify.result import VerifyResult
 
 Draw = Callable[[Spec], str]
 Chart = Callable[[VerifyResult, int], Spec | None]
 
+_NAME_CHARS: Final = 120
+_VALUE_CHARS: Final = 16
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _NO_CHARTS: Final = (
     "The charts are not drawn: that needs the package vl-convert-python. "
@@ -80,8 +83,8 @@ _CHARTS: Final[tuple[tuple[Chart, str, str], ...]] = (
     (
         batch_curve_chart,
         "Decode over the batch",
-        "Tokens a second over all sequences together. Solid: measured, with the 95 % interval of the median where there "
-        "are samples enough. Dashed in the same colour: the ceiling at that context.",
+        "Tokens a second over all sequences together. Solid: measured, with the 95 % interval of the median where the "
+        "samples are enough for one. Dashed in the same colour: the ceiling at that context.",
     ),
     (
         latency_chart,
@@ -152,7 +155,7 @@ def _facts(rows: Rows) -> str:
     return f'<dl class="facts">\n{pairs}\n</dl>'
 
 
-def _table(table: Table | None) -> str:
+def _table(table: Table | None, *, has_heading: bool = True) -> str:
     """A table in a box of its own that scrolls when the screen is narrow; nothing when it has no rows."""
     if table is None or not table.rows:
         return ""
@@ -160,8 +163,9 @@ def _table(table: Table | None) -> str:
     body = "\n".join(_row(table, index) for index in range(len(table.rows)))
     notes = " ".join(filter(None, [*(column.note for column in table.columns), table.note]))
     note = f'<p class="quiet">{_say(notes)}</p>' if notes else ""
+    heading = f"<h3>{_say(table.title)}</h3>\n" if has_heading else ""
     return (
-        f'<h3>{_say(table.title)}</h3>\n<div class="scroll" role="region" tabindex="0" aria-label="{_say(table.title)}">'
+        f'{heading}<div class="scroll" role="region" tabindex="0" aria-label="{_say(table.title)}">'
         f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
     )
 
@@ -183,27 +187,36 @@ def _row(table: Table, index: int) -> str:
 
 def _header(result: VerifyResult) -> str:
     links = "".join(f'<a href="#{anchor}">{name}</a>' for anchor, name in _SECTIONS)
+    name = _say(shorten(model_name(result), _NAME_CHARS))
+    place = f"on {_say(result.machine.name)} by {_say(engine_name(result.engine))}"
     return (
-        f'<header>\n<p class="quiet kicker">inference-bench verify · {_say(result.started_at)} · took '
+        f'<header>\n<p class="quiet kicker">inference-bench verify · {_say(started(result))} · took '
         f"{format_seconds(result.elapsed_s)}</p>\n"
-        f"<h1>{_say(model_name(result))} <small>on {_say(result.machine.name)} by {_say(engine_name(result.engine))}"
-        f"</small></h1>\n<nav>{links}</nav>\n</header>"
+        f"<h1>{name} <small>{place}</small></h1>\n<nav>{links}</nav>\n</header>"
     )
 
 
 def _figures(result: VerifyResult) -> str:
     figures = key_figures(result)
     shown = "\n".join(map(_figure, figures))
-    words = "".join(f"<li>{_tag(origin)} {_say(words)}</li>" for origin, words in ORIGIN_WORDS.items())
-    return f'<dl class="figures">\n{shown}\n</dl>\n<ul class="origins">{words}</ul>'
+    return f'<dl class="figures">\n{shown}\n</dl>'
 
 
 def _figure(item: KeyFigure) -> str:
-    name = ' class="finding"' if item.is_finding else ""
+    """A figure under a line that is filled as far as the ceiling was reached."""
+    value = f"{_say(shorten(item.value, _VALUE_CHARS))} <span>{_say(item.unit)}</span>"
+    reached = (0.0 if item.value == NOT_AVAILABLE else 1.0) if item.fraction is None else item.fraction
     return (
-        f'<div{name}><dt>{_say(item.name)}</dt><dd class="value">{_say(item.value)} <span>{_say(item.unit)}</span></dd>'
-        f"<dd>{_tag(item.origin)} {_say(item.detail)}</dd></div>"
+        f'<div class="{"finding" if item.is_finding else "plain"}" style="--filled:{min(reached, 1.0):.4f}">'
+        f'<dt>{_say(item.name)}</dt><dd class="value">{value}</dd>'
+        f'<dd class="beside">{_say(item.beside)}</dd><dd>{_say(item.detail)} {_tag(item.origin)}</dd></div>'
     )
+
+
+def _origins() -> str:
+    """What each tag means."""
+    words = "".join(f"<li>{_tag(origin)} {_say(words)}</li>" for origin, words in ORIGIN_WORDS.items())
+    return f'<ul class="origins" aria-label="Where figures come from">{words}</ul>'
 
 
 def _findings(result: VerifyResult) -> str:
@@ -233,7 +246,8 @@ def _chart(result: VerifyResult, draw: Draw, chart: Chart, title: str, caption: 
 
 
 def _points(result: VerifyResult) -> str:
-    return _section("points", "Measured points and their bounds", _table(points_table(result)), _table(batch_table(result)))
+    points = _table(points_table(result), has_heading=False)
+    return _section("points", "Measured points and their bounds", _origins(), points, _table(batch_table(result)))
 
 
 def _requests(result: VerifyResult) -> str:
@@ -245,7 +259,7 @@ def _cache(result: VerifyResult) -> str:
     pairs = "\n".join(f"<dt>{_say(name)}</dt><dd>{_say(value)} {_tag(origin)}</dd>" for name, value, origin in rows)
     engine = f'<h3>What the engine says</h3>\n<dl class="facts">\n{pairs}\n</dl>' if rows else ""
     silent = "" if rows else "<p>The server does not say what it allocated.</p>"
-    return _section("cache", "What the cache takes", _table(cache_table(result)), engine, silent)
+    return _section("cache", "What the cache takes", _table(cache_table(result), has_heading=False), engine, silent)
 
 
 def _machine(result: VerifyResult) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import PurePath, PureWindowsPath
 
 from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
-from inference_bench.report.wording import clean, yes_or_no
+from inference_bench.report.wording import clean, started, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -40,7 +40,7 @@ def file_name(path: str | None) -> str:
 def run_rows(result: VerifyResult) -> Rows:
     """The run itself."""
     return (
-        ("started", clean(result.started_at)),
+        ("started", started(result)),
         ("took", format_seconds(result.elapsed_s)),
         ("server", clean(result.target)),
         ("seed", str(result.seed)),
@@ -86,7 +86,10 @@ def engine_rows(result: VerifyResult) -> Rows:
         ("slots", format_count(figures.num_slots)),
         ("one cache for all slots", yes_or_no(figures.kv_unified)),
         ("flash attention", yes_or_no(figures.flash_attention)),
-        ("cache types", f"{_or_not_available(figures.cache_type_k)} keys, {_or_not_available(figures.cache_type_v)} values"),
+        (
+            "cache types",
+            f"{_or_not_available(figures.cache_type_k)} keys, {_or_not_available(figures.cache_type_v)} values",
+        ),
         ("compute buffers", compute),
         *_setting_rows(engine.flags),
     )
@@ -131,12 +134,18 @@ def _processor_rows(machine: MachineIdentity) -> Rows:
         f"{format_count(machine.num_usable_cores)} usable, {format_count(machine.num_physical_cores)} physical, "
         f"{format_count(machine.num_logical_cores)} logical"
     )
-    libraries = ", ".join(f"{item.name} {item.version or ''} {item.architecture or ''}, {item.num_threads} threads" for item in machine.blas)
+    libraries = ", ".join(
+        f"{item.name} {item.version or ''} {item.architecture or ''}, {item.num_threads} threads"
+        for item in machine.blas
+    )
     return (
         ("processor", _or_not_available(machine.cpu_model)),
         ("cores", cores),
         ("last-level cache", format_bytes_binary(machine.last_level_cache_bytes)),
-        ("system memory", f"{format_bytes_binary(machine.memory_bytes)}, {format_bytes_binary(machine.available_memory_bytes)} free"),
+        (
+            "system memory",
+            f"{format_bytes_binary(machine.memory_bytes)}, {format_bytes_binary(machine.available_memory_bytes)} free",
+        ),
         ("system", clean(machine.system)),
         ("matrix library", clean(libraries) or NOT_AVAILABLE),
         ("load when probed", format_number(machine.load_average_1min)),
@@ -160,8 +169,14 @@ def client_rows(result: VerifyResult) -> Rows:
     return (
         ("send delay, p99", _beside(client.send_delay_p99_s, min(waits, default=None), "median TTFT")),
         ("event loop lag, p99", _beside(client.loop_lag_p99_s, min(waits, default=None), "median TTFT")),
-        ("TTFT against a server that does nothing", _beside(client.floor_ttft_s, min(waits, default=None), "median TTFT")),
-        ("processor time a chunk costs the client", _beside(client.floor_gap_s, min(gaps, default=None), "median gap")),
+        (
+            "TTFT against a server that does nothing",
+            _beside(client.floor_ttft_s, min(waits, default=None), "median TTFT"),
+        ),
+        (
+            "processor time a chunk costs the client",
+            _beside(client.floor_chunk_cpu_s, min(gaps, default=None), "median gap"),
+        ),
     )
 
 

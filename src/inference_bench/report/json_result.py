@@ -16,10 +16,11 @@ from typing import Any
 
 from inference_bench.compare import ComparedPoint
 from inference_bench.origin import Origin
+from inference_bench.report.cache_json import cache_json
 from inference_bench.report.identity_rows import file_name
 from inference_bench.report.probe_report import probe_json
 from inference_bench.report.result_tables import counted_cache
-from inference_bench.report.wording import ESTIMATE, REPORTED
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED
 from inference_bench.verify.result import GroupMetrics, VerifyResult
 from inference_bench.verify.saved import REPORT_FILE
 
@@ -36,11 +37,13 @@ def verify_json(result: VerifyResult) -> Json:
         "machine": _machine(result),
         "model": _model(result),
         "engine": _engine(result),
-        "cache": _cache(result),
+        "cache": cache_json(counted_cache(result)),
         "cache_check": None if result.cache_check is None else dataclasses.asdict(result.cache_check),
         "points": [_point(point) for point in result.points],
         "curve": [{**dataclasses.asdict(item), "origin": Origin.BOUND} for item in result.curve],
-        "batch_lines": [dataclasses.asdict(line) for line in result.batch_lines],
+        "batch_lines": [
+            {**dataclasses.asdict(line), "is_telling": line.is_telling, "origin": FITTED} for line in result.batch_lines
+        ],
         "groups": [_group(group) for group in result.groups],
         "client": dataclasses.asdict(result.client),
         "reading": result.reading,
@@ -125,31 +128,6 @@ def _engine(result: VerifyResult) -> Json:
     }
 
 
-def _cache(result: VerifyResult) -> Json:
-    cache = counted_cache(result)
-    return {
-        "context_tokens": cache.context_tokens,
-        "sequences": cache.sequences,
-        "format": cache.number_format,
-        "bytes": cache.num_bytes,
-        "state_bytes": cache.state_bytes,
-        "naive_bytes": cache.naive_bytes,
-        "naive_factor": cache.naive_factor,
-        "origin": Origin.COUNTED,
-        "layers": [
-            {
-                "type": layer.layer_type,
-                "count": layer.count,
-                "sliding_window": layer.sliding_window,
-                "positions": layer.positions,
-                "bytes_per_position": layer.bytes_per_position,
-                "bytes": layer.num_bytes,
-            }
-            for layer in cache.layers
-        ],
-    }
-
-
 def _point(point: ComparedPoint) -> Json:
     """One point; `origin` says what each of its times and estimates is."""
     measured = point.measured
@@ -163,6 +141,8 @@ def _point(point: ComparedPoint) -> Json:
         "interval_s": None if measured.interval is None else dataclasses.asdict(measured.interval),
         "relative_spread": measured.relative_spread,
         "engine_s": measured.engine_s,
+        "mean_s": measured.mean_s,
+        "num_waves": measured.num_waves,
         "bound_s": point.bound.seconds,
         "fraction_of_bound": point.fraction_of_bound,
         "limited_by": point.bound.limited_by,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from inference_bench.charts import group_labels, point_name
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.origin import Origin
-from inference_bench.report.wording import REPORTED
+from inference_bench.report.wording import REPORTED, tokens_per_s
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes_binary,
@@ -22,18 +22,24 @@ from inference_bench.units import (
     format_number,
     format_si,
 )
-from inference_bench.verify.result import VerifyResult
+from inference_bench.verify.result import UNSTEADY, VerifyResult
 
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """One figure with its name, where it comes from, and what it should be compared with."""
+    """One figure with its name and where it comes from.
+
+    Where:  beside is what it should be read with, in a few words, and detail says the rest; fraction is its share of a
+            ceiling, None for a figure without one
+    """
 
     name: str
     value: str
     unit: str
     origin: str
+    beside: str
     detail: str
+    fraction: float | None = None
     is_finding: bool = False
 
 
@@ -43,8 +49,8 @@ def key_figures(result: VerifyResult) -> tuple[KeyFigure, ...]:
     prefill = [point for point in result.points if point.measured.phase is Phase.PREFILL]
     alone = [point for point in decode if point.measured.batch == 1]
     return (
-        _speed("decode, one sequence", alone),
-        _speed("decode, best aggregate", decode),
+        _speed("decode, batch 1", alone),
+        _speed("decode, best batch", decode),
         _speed("prefill, best", prefill),
         _bandwidth(result),
         _peak(result),
@@ -52,62 +58,82 @@ def key_figures(result: VerifyResult) -> tuple[KeyFigure, ...]:
     )
 
 
+def _missing(name: str, why: str) -> KeyFigure:
+    return KeyFigure(name, NOT_AVAILABLE, "", "", why, "")
+
+
 def _speed(name: str, points: list[ComparedPoint]) -> KeyFigure:
     """The fastest of these points, beside its ceiling."""
     if not points:
-        return KeyFigure(name, NOT_AVAILABLE, "", "", "no such point was measured")
+        return _missing(name, "not measured")
     best = max(points, key=lambda point: point.measured_tokens_per_s)
-    ceiling = "no ceiling known"
+    where = f"{point_name(best).partition(', ')[2]} tokens"
+    beside, detail = "no ceiling known", where
     if best.fraction_of_bound is not None:
-        ceiling = (
-            f"{format_fraction(best.fraction_of_bound)} of the ceiling, {format_number(best.bound_tokens_per_s)} tokens/s, "
-            f"limited by {best.bound.limited_by}"
-        )
-    where = point_name(best).partition(", ")[2]
-    rate = format_number(best.measured_tokens_per_s)
-    is_above = best.verdict is Verdict.ABOVE
-    return KeyFigure(name, rate, "tokens/s", Origin.MEASURED, f"{where} tokens: {ceiling}", is_above)
+        beside = f"{format_fraction(best.fraction_of_bound)} of the ceiling"
+        detail = f"{tokens_per_s(best.bound_tokens_per_s)} tokens/s, limited by {best.bound.limited_by}; {where}"
+    return KeyFigure(
+        name,
+        tokens_per_s(best.measured_tokens_per_s),
+        "tokens/s",
+        Origin.MEASURED,
+        beside,
+        detail,
+        best.fraction_of_bound,
+        best.verdict is Verdict.ABOVE,
+    )
 
 
 def _bandwidth(result: VerifyResult) -> KeyFigure:
     rate = result.ceiling.bandwidth_bytes_per_s
-    how = f"method: {result.probe.bandwidth_method}" if result.probe else str(result.machine.source)
-    return _ceiling_figure(result, "memory bandwidth", rate, "B/s", how)
+    how = str(result.machine.source)
+    if result.probe:
+        how = next(
+            row.description for row in result.probe.bandwidth_rows if row.method == result.probe.bandwidth_method
+        )
+    return _ceiling_figure(result, "memory bandwidth", rate, "B/s", "ceiling of memory", how)
 
 
 def _peak(result: VerifyResult) -> KeyFigure:
-    rate, fmt = result.ceiling.peak_flops_per_s, result.ceiling.compute_format
-    how = f"{fmt or 'format unknown'}, dense"
-    if result.probe:
-        how += f", best product at batch {format_count(result.probe.peak_batch)}"
-    if result.ceiling.ridge_flops_per_byte is not None:
-        how += f"; ridge {format_number(result.ceiling.ridge_flops_per_byte)} FLOP/byte"
-    return _ceiling_figure(result, "compute peak", rate, "FLOP/s", how if rate is not None else "not known")
+    rate, fmt, ridge = (
+        result.ceiling.peak_flops_per_s,
+        result.ceiling.compute_format,
+        result.ceiling.ridge_flops_per_byte,
+    )
+    how = [f"{fmt or 'format unknown'}, dense"]
+    how += [f"product at batch {format_count(result.probe.peak_batch)}"] if result.probe else []
+    how += [f"ridge {format_number(ridge)} FLOP/byte"] if ridge is not None else []
+    return _ceiling_figure(result, "compute peak", rate, "FLOP/s", "ceiling of compute", "; ".join(how))
 
 
-def _ceiling_figure(result: VerifyResult, name: str, rate: float | None, unit: str, how: str) -> KeyFigure:
+def _ceiling_figure(
+    result: VerifyResult, name: str, rate: float | None, unit: str, beside: str, detail: str
+) -> KeyFigure:
+    if rate is None:
+        return _missing(name, "not known")
     value, _, prefixed = format_si(rate, unit).partition(" ")
-    return KeyFigure(name, value, prefixed, "" if rate is None else str(result.machine.origin), how)
+    return KeyFigure(name, value, prefixed, str(result.machine.origin), beside, detail)
 
 
 def _cache(result: VerifyResult) -> KeyFigure:
     check = result.cache_check
     if check is None:
-        return KeyFigure("KV cache, engine", NOT_AVAILABLE, "", "", "the server does not say what it allocated")
-    verdict = "as counted to the last printed digit" if check.agrees else "which is not what was counted"
-    detail = f"{verdict}: {format_count(check.predicted_bytes)} bytes ({format_bytes_binary(check.predicted_bytes)})"
+        return _missing("KV cache, engine", "the server does not say")
+    beside = "as counted, to its last digit" if check.agrees else "not what was counted"
+    detail = f"counted {format_count(check.predicted_bytes)} bytes ({format_bytes_binary(check.predicted_bytes)})"
     value, _, unit = check.printed.partition(" ")
-    return KeyFigure("KV cache, engine", value, unit, REPORTED, detail, not check.agrees)
+    return KeyFigure("KV cache, engine", value, unit, REPORTED, beside, detail, is_finding=not check.agrees)
 
 
 def findings(result: VerifyResult) -> tuple[str, ...]:
     """What a reader must not miss: points above their ceiling, requests that did not complete, a cache that differs."""
     found = [
-        f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement above "
-        "the ceiling means that the counted traffic or the measured ceiling is too strict there."
+        f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement "
+        "above the ceiling means that the counted traffic or the measured ceiling is too strict there."
         for point in result.points
         if point.verdict is Verdict.ABOVE
     ]
+    found += [note for note in result.notes if note.startswith(UNSTEADY)]
     found += _incomplete(result)
     if result.cache_check is not None and not result.cache_check.agrees:
         found.append(

@@ -11,9 +11,10 @@ from typing import Any
 
 from inference_bench.measure.closed_run import LoadRun
 from inference_bench.metrics import Metrics, Percentiles
-from inference_bench.report.text import table, wrap
+from inference_bench.report.text import printable, table, wrap
 from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
 
+_FEW = "†"
 _TIMES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("chunk_gap_s", "chunk gap"), ("e2e_s", "E2E"))
 
 
@@ -34,6 +35,10 @@ def load_json(result: LoadRun) -> dict[str, Any]:
         "output_tokens": shape.output_tokens,
         "seed": result.workload.seed,
         **metrics_json(result.metrics),
+        "endpoint": result.endpoint,
+        "scope": "client side, clock from the planned send; " + result.metrics.goodput_rule,
+        "software": result.versions,
+        "client_machine": dataclasses.asdict(result.client),
         "client": {
             "send_delay_p99_s": result.health.send_delay_p99_s,
             "loop_lag_p99_s": result.health.loop_lag_p99_s,
@@ -51,7 +56,13 @@ def load_text(result: LoadRun) -> str:
         f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
         f"floor of TTFT {format_seconds(floor.ttft_s)}"
     )
-    lines = [metrics_text(result.metrics), wrap(client)]
+    shape = result.workload.shapes[0]
+    conditions = (
+        f"{result.target}, serving {printable(result.model or 'a model it does not name')}: closed loop of "
+        f"{result.workload.arrival.concurrency}, about {shape.prompt_tokens} prompt tokens, {shape.output_tokens} output "
+        f"tokens asked for, seed {result.workload.seed}"
+    )
+    lines = [wrap(conditions), metrics_text(result.metrics), wrap(client)]
     if result.dropped_fields:
         lines.append(wrap(f"the server refused these request fields: {', '.join(result.dropped_fields)}"))
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
@@ -59,13 +70,20 @@ def load_text(result: LoadRun) -> str:
 
 def metrics_text(metrics: Metrics) -> str:
     """Counts of every ending, throughput, and the percentiles with their sample counts."""
-    counts = ", ".join(f"{number} {name}" for name, number in dataclasses.asdict(metrics.requests).items() if number or name == "sent")
+    endings = dataclasses.asdict(metrics.requests).items()
+    counts = ", ".join(f"{number} {name}" for name, number in endings if number or name == "sent")
     rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES]
-    head = wrap(f"requests: {counts}; {format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}")
-    return f"{head}\n\n{table(('measured', 'p50', 'p90', 'p99', 'samples'), rows, 'lrrrr')}"
+    rate = f"{format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}"
+    head = wrap(f"requests: {counts}; {rate}")
+    text = table(("measured", "p50", "p90", "p99", "samples"), rows, "lrrrr")
+    rule = f"goodput {format_number(metrics.goodput_requests_per_s)} requests/s ({metrics.goodput_rule})"
+    mark = f"{_FEW} too few samples for a 95 % interval: the percentile is little more than one of them"
+    return f"{head}\n{rule}\n\n{text}\n{mark}"
 
 
 def _cells(values: Percentiles | None) -> tuple[str, str, str, str]:
     if values is None:
         return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
-    return (*(format_seconds(value) for value in (values.p50, values.p90, values.p99)), str(values.count))
+    points = ((values.p50, values.p50_interval), (values.p90, values.p90_interval), (values.p99, values.p99_interval))
+    p50, p90, p99 = (f"{format_seconds(value)}{'' if interval else _FEW}" for value, interval in points)
+    return p50, p90, p99, str(values.count)

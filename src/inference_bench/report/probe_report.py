@@ -73,7 +73,13 @@ def probe_text(result: ProbeResult) -> str:
         f"{format_number(result.ridge_flops_per_byte)} FLOP/byte (measured)"
     )
     moved = [
-        (row.description, format_bytes(row.counted_bytes), format_seconds(row.seconds), format_si(row.bytes_per_s, "B/s"), format_fraction(row.spread_fraction))
+        (
+            row.description,
+            format_bytes(row.counted_bytes),
+            format_seconds(row.seconds),
+            format_si(row.bytes_per_s, "B/s"),
+            format_fraction(row.spread_fraction),
+        )
         for row in result.bandwidth_rows
     ]
     products = [

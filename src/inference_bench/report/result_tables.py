@@ -17,7 +17,7 @@ from inference_bench.compare import ComparedPoint, Verdict
 from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format
-from inference_bench.report.wording import ESTIMATE, REPORTED, clean, interval_text, yes_or_no
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED, clean, interval_text, tokens_per_s, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -45,7 +45,7 @@ _TIMES = (
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A header, `l` for text or `r` for numbers, where the figures below come from, and what there is to know of them."""
+    """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them."""
 
     title: str
     align: str = "r"
@@ -70,20 +70,24 @@ def points_table(result: VerifyResult) -> Table:
         Column("phase", "l", note=_PHASE_NOTE),
         Column("batch"),
         Column("context"),
-        Column("counted at", origin=Origin.COUNTED, note="Counted at: the positions the bound is computed for."),
         Column("time", origin=Origin.MEASURED),
-        Column("95 % interval", note="Interval: of the median; n/a where the samples are too few for one."),
-        Column("samples"),
-        Column("spread", note="Spread: half the interquartile range over the median."),
+        Column("95 % interval", note="Time: the median over waves; interval: of that median, n/a below six waves."),
+        Column("waves"),
         Column("bound", origin=Origin.BOUND),
         Column("share", note="Share: bound over time, so the rate as a share of its ceiling."),
         Column("limited by", "l"),
         Column("tokens/s", origin=Origin.MEASURED),
+        Column("mean time", origin=Origin.MEASURED, note="Mean time: over all samples, disturbed ones included."),
+        Column("engine's own", origin=REPORTED, note="Engine's own: its mean for the same time, where it gives one."),
         Column("at ceiling", origin=Origin.BOUND),
-        Column("MBU", origin=ESTIMATE, note="MBU, MFU: counted bytes and FLOPs over the time, as shares of the ceilings."),
-        Column("MFU", origin=ESTIMATE),
-        Column("engine's own", origin=REPORTED, note="Engine's own: its figure for the same time, where it gives one."),
         Column("verdict", "l"),
+        Column(
+            "MBU", origin=ESTIMATE, note="MBU, MFU: counted bytes and FLOPs over the time, as shares of the ceilings."
+        ),
+        Column("MFU", origin=ESTIMATE),
+        Column("counted at", origin=Origin.COUNTED, note="Counted at: the positions the bound is computed for."),
+        Column("spread", note="Spread: half the interquartile range over the median, between waves."),
+        Column("samples"),
     )
     marked = frozenset(index for index, point in enumerate(result.points) if point.verdict is Verdict.ABOVE)
     return Table("Points", columns, tuple(map(_point_cells, result.points)), marked=marked)
@@ -95,30 +99,32 @@ def _point_cells(point: ComparedPoint) -> Cells:
         str(measured.phase),
         format_count(measured.batch),
         format_count(measured.nominal_context_tokens),
-        format_count(measured.context_tokens),
         format_seconds(measured.seconds),
         interval_text(measured.interval, format_seconds),
-        format_count(measured.num_samples),
-        format_fraction(measured.relative_spread),
+        format_count(measured.num_waves),
         format_seconds(point.bound.seconds),
         format_fraction(point.fraction_of_bound),
         str(point.bound.limited_by),
-        format_number(point.measured_tokens_per_s),
-        format_number(point.bound_tokens_per_s),
+        tokens_per_s(point.measured_tokens_per_s),
+        format_seconds(measured.mean_s),
+        format_seconds(measured.engine_s),
+        tokens_per_s(point.bound_tokens_per_s),
+        str(point.verdict),
         format_fraction(point.mbu),
         format_fraction(point.mfu),
-        format_seconds(measured.engine_s),
-        str(point.verdict),
+        format_count(measured.context_tokens),
+        format_fraction(measured.relative_spread),
+        format_count(measured.num_samples),
     )
 
 
 def batch_table(result: VerifyResult) -> Table:
-    """A decode step as a fixed part and a part for each sequence, beside the bound."""
+    """A decode step as a fixed part and a part for each sequence, where the step times lie on a line."""
     columns = (
         Column("context", "r"),
-        Column("fixed", origin=Origin.MEASURED),
-        Column("fixed", origin=Origin.BOUND),
-        Column("per sequence", origin=Origin.MEASURED),
+        Column("fixed", origin=FITTED),
+        Column("one read of the weights", origin=Origin.BOUND),
+        Column("per sequence", origin=FITTED),
         Column("per sequence", origin=Origin.BOUND),
     )
     rows = tuple(
@@ -130,8 +136,11 @@ def batch_table(result: VerifyResult) -> Table:
             format_seconds(line.bound_per_sequence_s),
         )
         for line in result.batch_lines
+        if line.is_telling
     )
-    return Table("A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence.")
+    return Table(
+        "A decode step over the batch", columns, rows, "Least squares of step time = fixed + batch · per sequence."
+    )
 
 
 # ── requests ───────────────────────────────────────────────────────────────────────────────────────
@@ -140,7 +149,11 @@ def batch_table(result: VerifyResult) -> Table:
 def requests_table(result: VerifyResult, *, is_short: bool = False) -> Table:
     """How the requests of each part of the run ended."""
     endings = ("sent", "completed", "failed", "rejected", "timed out", "truncated", "cancelled")
-    columns = (Column("requests", "l"), *(Column(name) for name in endings), Column("output tokens/s", origin=Origin.MEASURED))
+    columns = (
+        Column("requests", "l"),
+        *(Column(name) for name in endings),
+        Column("output tokens/s", origin=Origin.MEASURED),
+    )
     labels = group_labels(result.groups, is_short)
     rows = tuple(_ending_cells(label, group) for label, group in zip(labels, result.groups, strict=True))
     counts = [group.metrics.requests for group in result.groups]
@@ -159,7 +172,7 @@ def _ending_cells(label: str, group: GroupMetrics) -> Cells:
         counts.truncated,
         counts.cancelled,
     )
-    return (label, *map(format_count, endings), format_number(group.metrics.output_tokens_per_s))
+    return (label, *map(format_count, endings), tokens_per_s(group.metrics.output_tokens_per_s))
 
 
 def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
@@ -169,7 +182,9 @@ def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
         Column("time", "l"),
         Column("p50", origin=Origin.MEASURED),
         Column("p90"),
-        Column("p99", note=f"{_FEW} Too few samples for a 95 % interval: the percentile is little more than one of them."),
+        Column(
+            "p99", note=f"{_FEW} Too few samples for a 95 % interval: the percentile is little more than one of them."
+        ),
         Column("samples"),
         Column("95 % interval of p50"),
     )
@@ -181,8 +196,8 @@ def latency_table(result: VerifyResult, *, is_short: bool = False) -> Table:
         if field != "chunk_gap_s" or group.metrics.itl_s is None
     )
     note = (
-        "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one chunk "
-        "is one token; otherwise the gaps between chunks are shown."
+        "From pooled raw samples of completed requests, clocks started when the request was due. ITL only where one "
+        "chunk is one token; otherwise the gaps between chunks are shown."
     )
     return Table("Latency", columns, rows, note)
 
@@ -226,7 +241,7 @@ def cache_table(result: VerifyResult) -> Table:
         Column("binary"),
         Column("factor"),
     )
-    rows = [
+    rows: list[Cells] = [
         (
             str(layer.layer_type).replace("_", " "),
             format_count(layer.count),
@@ -262,7 +277,11 @@ def engine_cache_rows(result: VerifyResult) -> tuple[tuple[str, str, str], ...]:
         ("the engine prints", clean(check.printed), REPORTED),
         ("counted, with the engine's rounding", f"{format_count(check.predicted_bytes)} bytes", Origin.COUNTED),
         ("counted, before rounding", f"{format_count(check.logical_bytes)} bytes", Origin.COUNTED),
-        ("cells, engine and counted", f"{format_count(check.printed_cells)} and {format_count(check.predicted_cells)}", ""),
+        (
+            "cells, engine and counted",
+            f"{format_count(check.printed_cells)} and {format_count(check.predicted_cells)}",
+            "",
+        ),
         ("would print the same", yes_or_no(check.agrees), ""),
         ("rule", clean(check.rule), ""),
     )
@@ -271,12 +290,16 @@ def engine_cache_rows(result: VerifyResult) -> tuple[tuple[str, str, str], ...]:
 # ── machine ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def bandwidth_table(result: VerifyResult) -> Table | None:
-    """Every way of moving data that was timed; None without a probe."""
+def bandwidth_table(result: VerifyResult, *, is_short: bool = False) -> Table | None:
+    """Every way of moving data that was timed, by its short name or its description; None without a probe."""
     if result.probe is None:
         return None
+    probe = result.probe
+    chosen = [row for row in probe.bandwidth_rows if row.method == probe.bandwidth_method]
+    highest = max(chosen, key=lambda row: row.bytes_per_s, default=None)
     columns = (
         Column("data moved", "l"),
+        Column("round"),
         Column("threads"),
         Column("bytes", origin=Origin.COUNTED),
         Column("of last cache"),
@@ -288,7 +311,8 @@ def bandwidth_table(result: VerifyResult) -> Table | None:
     )
     rows = tuple(
         (
-            clean(row.description),
+            clean(row.method if is_short else row.description),
+            format_count(row.round_index),
             format_count(row.num_threads),
             format_bytes(row.counted_bytes),
             NOT_AVAILABLE if row.array_over_cache is None else f"{format_number(row.array_over_cache)}×",
@@ -296,9 +320,9 @@ def bandwidth_table(result: VerifyResult) -> Table | None:
             format_si(row.bytes_per_s, "B/s"),
             format_fraction(row.spread_fraction),
             format_count(len(row.timing.values_s)),
-            "the ceiling" if row.method == result.probe.bandwidth_method else "",
+            "the ceiling" if row is highest else "",
         )
-        for row in result.probe.bandwidth_rows
+        for row in probe.bandwidth_rows
     )
     return Table("Memory bandwidth", columns, rows)
 

@@ -25,14 +25,15 @@ _THEMES: Final = f"""
 _PAGE: Final = """
 * { box-sizing: border-box; }
 html { -webkit-text-size-adjust: 100%; }
-body { margin: 0 auto; max-width: 74rem; padding: 1.5rem max(10px, min(4vw, 2.5rem)) 4rem;
+body { margin: 0 auto; max-width: 79rem; padding: 1.5rem max(10px, min(4vw, 2.5rem)) 4rem;
   background: var(--paper); color: var(--ink); overflow-wrap: anywhere;
   font: 1rem/1.55 system-ui, -apple-system, "Segoe UI", Roboto, "Helvetica Neue", "Noto Sans", sans-serif;
   font-variant-numeric: tabular-nums; }
 header { padding-bottom: .4rem; }
 h1 { font-size: clamp(1.35rem, 1rem + 1.6vw, 2rem); line-height: 1.2; font-weight: 650; letter-spacing: -.015em;
   margin: .2rem 0 .5rem; text-wrap: balance; }
-h1 small { font-size: .62em; font-weight: 450; letter-spacing: 0; color: var(--muted); display: block; margin-top: .35rem; }
+h1 small { font-size: .62em; font-weight: 450; letter-spacing: 0; color: var(--muted); display: block;
+  margin-top: .35rem; }
 h2 { font-size: 1.2rem; font-weight: 650; letter-spacing: -.01em; margin: 3.2rem 0 .9rem; padding-top: .7rem;
   border-top: 1px solid var(--grid); }
 h3 { font-size: 1rem; font-weight: 600; margin: 2rem 0 .5rem; }
@@ -48,16 +49,21 @@ nav { font-size: .875rem; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; mar
 _FIGURES: Final = """
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.6rem, 1fr)); gap: 1.4rem 1.5rem;
   margin: 1.4rem 0 0; padding: 0; }
-.figures > div { border-top: 2px solid var(--ink); padding-top: .55rem; }
-.figures > div.finding { border-color: var(--finding); }
+.figures > div { padding-top: .7rem; background:
+  linear-gradient(var(--line), var(--line)) 0 0 / calc(100% * var(--filled)) 3px no-repeat,
+  linear-gradient(var(--grid), var(--grid)) 0 0 / 100% 3px no-repeat; --line: var(--ink); }
+.figures > div.finding { --line: var(--finding); }
 .figures dt { font-size: .875rem; color: var(--muted); }
 .figures dd { margin: 0; font-size: .8125rem; line-height: 1.45; color: var(--muted); }
-.figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em; color: var(--ink); }
+.figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em;
+  color: var(--ink); }
+.figures dd.beside { font-size: .875rem; font-weight: 600; color: var(--ink); }
+.figures .finding dd.beside { color: var(--finding); }
 .figures dd.value span { font-size: .9rem; font-weight: 450; letter-spacing: 0; }
 .tag { display: inline-block; font-size: .6875rem; line-height: 1.5; font-weight: 500; letter-spacing: .02em;
   padding: 0 .4em; border: 1px solid; border-radius: .25em; color: var(--muted); white-space: nowrap; }
 .tag.measured { color: var(--decode); } .tag.bound, .tag.estimate { border-style: dashed; }
-.origins { display: flex; flex-wrap: wrap; gap: .35rem 1.2rem; margin: 1.3rem 0 0; padding: 0; list-style: none;
+.origins { display: flex; flex-wrap: wrap; gap: .35rem 1.2rem; margin: 0 0 1.2rem; padding: 0; list-style: none;
   max-width: none; font-size: .8125rem; color: var(--muted); }
 .origins li { margin: 0; }
 .findings { border-left: 3px solid var(--finding); padding: .1rem 0 .1rem 1rem; margin: 1.8rem 0 0; }
@@ -72,7 +78,8 @@ figure {{ margin: 2.2rem 0; }}
 figure svg {{ display: block; width: 100%; height: auto; font-family: inherit; }}
 figure .wide {{ max-width: {WIDE_PX}px; }}
 figure .narrow {{ display: none; max-width: {NARROW_PX + 100}px; }}
-figure .mark-text.role-mark text {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }}
+figure .mark-text.role-mark text {{ paint-order: stroke; stroke: var(--paper); stroke-width: 3px;
+  stroke-linejoin: round; }}
 figcaption {{ font-size: .875rem; color: var(--muted); max-width: 46rem; }}
 figcaption h3 {{ margin: 0 0 .3rem; color: var(--ink); }}
 figcaption p {{ margin: .3rem 0 .8rem; }}
@@ -84,20 +91,19 @@ figcaption p {{ margin: .3rem 0 .8rem; }}
 """
 
 _TABLES: Final = """
-.scroll { overflow-x: auto; margin: .6rem 0; border-bottom: 1px solid var(--grid); }
+.scroll { overflow-x: auto; margin: .6rem 0; }
 .scroll:focus-visible { outline: 2px solid var(--decode); outline-offset: 2px; }
-table { border-collapse: collapse; font-size: .8125rem; line-height: 1.4; min-width: 100%; }
-th, td { padding: .34rem .55rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid);
+table { border-collapse: collapse; font-size: .8125rem; line-height: 1.4; min-width: min(100%, 44rem); }
+th, td { padding: .34rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid);
   overflow-wrap: normal; }
 th { font-weight: 600; vertical-align: bottom; border-bottom-color: var(--muted); }
-th .tag { display: table; margin: .15rem 0 0 auto; font-weight: 500; }
+th .tag { display: block; width: fit-content; margin: .15rem 0 0 auto; font-weight: 500; }
 tbody th { font-weight: 450; border-bottom-color: var(--grid); }
 th.l, td.l { text-align: left; } th.l .tag { margin-left: 0; }
 tr > :first-child { padding-left: 0; position: sticky; left: 0; background: var(--paper); }
 tr.finding td { color: var(--finding); } tr.finding > :first-child { color: var(--finding); }
-tbody tr:last-child > * { border-bottom: 0; }
-dl.facts { display: grid; grid-template-columns: minmax(7rem, 15rem) minmax(0, 1fr); gap: .2rem 1.2rem; margin: .6rem 0;
-  font-size: .875rem; }
+dl.facts { display: grid; grid-template-columns: minmax(0, min(15rem, 38%)) minmax(0, 1fr); gap: .2rem 1.2rem;
+  margin: .6rem 0; font-size: .875rem; }
 dl.facts dt { color: var(--muted); } dl.facts dd { margin: 0; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 3rem; }
 """
@@ -109,6 +115,7 @@ _PRINT: Final = """
   h2 { margin-top: 1.6rem; break-after: avoid; }
   figure, .figures > div, tr, .findings { break-inside: avoid; }
   figure { display: block; } figure .wide { display: block; } figure .narrow { display: none; }
+  .figures > div { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
 }
 """

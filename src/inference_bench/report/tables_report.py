@@ -27,6 +27,11 @@ def models_rows(name: str | None) -> list[Row]:
     return [_model_row(model) for model in ([known_model(name)] if name else known_models())]
 
 
+def refreshed_rows(model: ModelSpec) -> list[Row]:
+    """One model as its config reads now, in the same columns."""
+    return [_model_row(model)]
+
+
 def _model_row(model: ModelSpec) -> Row:
     params = count_params(model)
     return {
@@ -93,14 +98,16 @@ def rows_json(kind: str, rows: Sequence[Row]) -> Row:
 
 def rows_text(kind: str, rows: Sequence[Row]) -> str:
     """A table; a single row is followed by its source and note."""
-    headers, cells, align = {"models": _models_table, "hardware": _hardware_table, "formats": _formats_table}[kind](rows)
+    headers, cells, align = {"models": _models_table, "hardware": _hardware_table, "formats": _formats_table}[kind](
+        rows
+    )
     text = table(headers, cells, align)
     if len(rows) != 1:
         return text
     if kind == "hardware":
         text = f"{text}\n\n{_machine_details(rows[0])}"
-    note = f"\n{wrap('note: ' + rows[0]['note'])}" if rows[0].get("note") else ""
-    return f"{text}\n\n{wrap('source: ' + rows[0]['source'])}\nas of: {rows[0]['as_of']}{note}"
+    facts = [("source", rows[0]["source"]), ("as of", rows[0]["as_of"]), ("note", rows[0].get("note"))]
+    return "\n".join([text, "", *(wrap(f"{name}: {fact}") for name, fact in facts if fact)])
 
 
 def _machine_details(row: Row) -> str:
@@ -108,18 +115,27 @@ def _machine_details(row: Row) -> str:
     dense = "with fp32 accumulation (int32 for int8)"
     rows = [(f"{name} products", format_si(rate, "FLOP/s", 4), dense) for name, rate in row["peak_flops_per_s"].items()]
     apart = "with fp16 accumulation; never taken for the dense rate"
-    rows += [(f"{name} products", format_si(rate, "FLOP/s", 4), apart) for name, rate in row["acc16_flops_per_s"].items()]
+    rows += [
+        (f"{name} products", format_si(rate, "FLOP/s", 4), apart) for name, rate in row["acc16_flops_per_s"].items()
+    ]
     rows.append(("interconnect", format_si(row["interconnect_bytes_per_s"], "B/s"), "both directions summed"))
     rows.append(("power", format_si(row["tdp_w"], "W"), row["kind"] or ""))
     return table(("figure", "value", ""), rows, "lrl")
 
 
-Table = tuple[Sequence[str], list[tuple[str, ...]], str]
+Table = tuple[Sequence[str], list[Sequence[str]], str]
 
 
 def _models_table(rows: Sequence[Row]) -> Table:
-    cells = [
-        (row["name"], row["model_type"], format_count(row["params_total"]), _layers(row), format_count(row["max_position_embeddings"]), row["as_of"])
+    cells: list[Sequence[str]] = [
+        (
+            row["name"],
+            row["model_type"],
+            format_count(row["params_total"]),
+            _layers(row),
+            format_count(row["max_position_embeddings"]),
+            row["as_of"],
+        )
         for row in rows
     ]
     return ("model", "type", "parameters", "layers", "context", "as of"), cells, "llrlrl"
@@ -134,17 +150,31 @@ def _layers(row: Row) -> str:
 
 
 def _hardware_table(rows: Sequence[Row]) -> Table:
-    cells = []
+    cells: list[Sequence[str]] = []
     for row in rows:
         peaks = row["peak_flops_per_s"]
         rates = [format_si(peaks.get(name), "FLOP/s") for name in ("bf16", "fp8")]
-        cells.append((row["name"], format_bytes_binary(row["memory_bytes"]), format_si(row["bandwidth_bytes_per_s"], "B/s"), *rates, row["as_of"]))
+        cells.append(
+            (
+                row["name"],
+                format_bytes_binary(row["memory_bytes"]),
+                format_si(row["bandwidth_bytes_per_s"], "B/s"),
+                *rates,
+                row["as_of"],
+            )
+        )
     return ("machine", "memory", "bandwidth", "bf16 dense", "fp8 dense", "as of"), cells, "lrrrrl"
 
 
 def _formats_table(rows: Sequence[Row]) -> Table:
-    cells = [
-        (row["name"], format_number(row["bits_per_value"], 10).rstrip("0").rstrip("."), str(row["block_values"]), str(row["block_bytes"]), row["note"])
+    cells: list[Sequence[str]] = [
+        (
+            row["name"],
+            format_number(row["bits_per_value"], 10).rstrip("0").rstrip("."),
+            str(row["block_values"]),
+            str(row["block_bytes"]),
+            row["note"],
+        )
         for row in rows
     ]
     return ("format", "bits a value", "values a block", "bytes a block", "note"), cells, "lrrrl"

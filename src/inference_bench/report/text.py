@@ -70,8 +70,8 @@ def _head(text: str, columns: int) -> str:
 def wrap(text: str, indent: str = "", max_columns: int = MAX_COLUMNS) -> str:
     """A paragraph in lines; `indent` stands before the first line and as much space before the others.
 
-    >>> wrap("one two three", indent="- ", max_columns=9)
-    '- one two\\n  three'
+    >>> wrap("one two three", indent="- ", max_columns=9).splitlines()
+    ['- one two', '  three']
     """
     hanging = " " * display_columns(indent)
     lines = list(_fill(printable(text), max_columns - len(hanging)))

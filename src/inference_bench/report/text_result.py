@@ -1,8 +1,8 @@
-"""A verification for a terminal: what to know first, then everything behind it.
+"""A verification for a terminal: what to know in a minute.
 
 In:   VerifyResult
 Out:  text of at most 100 columns
-Leaves out: charts, and where the report file is
+Leaves out: charts, and every table that only the report and the JSON hold
 Read next by: text, which hands it on.
 """
 
@@ -11,18 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from inference_bench.report.identity_rows import client_rows, engine_rows, model_rows, run_rows
 from inference_bench.report.key_figures import findings, key_figures
-from inference_bench.report.result_tables import (
-    Table,
-    batch_table,
-    bandwidth_table,
-    cache_table,
-    engine_cache_rows,
-    latency_table,
-    points_table,
-    requests_table,
-)
+from inference_bench.report.result_tables import Table, points_table
 from inference_bench.report.text import pad, shorten, table, wrap
 from inference_bench.report.wording import clean, engine_name, model_name
 from inference_bench.verify.result import VerifyResult
@@ -30,7 +20,7 @@ from inference_bench.verify.result import VerifyResult
 _NAME_COLUMNS: Final = 22
 _VALUE_COLUMNS: Final = 14
 _ORIGIN_COLUMNS: Final = 9
-_POINT_COLUMNS: Final = (0, 1, 2, 4, 5, 6, 8, 9, 10, 11)
+_POINT_COLUMNS: Final = range(10)
 
 
 def verification(result: VerifyResult) -> str:
@@ -41,18 +31,11 @@ def verification(result: VerifyResult) -> str:
         _list("findings", findings(result)),
         _list("reading", result.reading),
         _table(points_table(result), _POINT_COLUMNS),
-        _table(batch_table(result)),
-        _table(requests_table(result, is_short=True)),
-        _table(latency_table(result, is_short=True)),
-        _table(cache_table(result)),
-        _pairs("engine's cache", [(name, f"{value} {origin}".rstrip()) for name, value, origin in engine_cache_rows(result)]),
-        _table(bandwidth_table(result)),
-        _pairs("client", client_rows(result)),
-        _pairs("model", model_rows(result)),
-        _pairs("engine", engine_rows(result)),
         _list("assumptions", result.assumptions),
         _list("notes", result.notes),
-        _pairs("run", run_rows(result)),
+        wrap(
+            "Requests, latencies, cache, machine and the identity of everything are in the report and in result.json."
+        ),
     ]
     return "\n\n".join(section for section in sections if section)
 
@@ -62,18 +45,16 @@ def _figures(result: VerifyResult) -> str:
     lines = []
     for item in key_figures(result):
         value = shorten(f"{clean(item.value)} {clean(item.unit)}".rstrip(), _VALUE_COLUMNS)
-        start = f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
-        lines.append(wrap(clean(item.detail), indent=start))
+        start = (
+            f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
+        )
+        said = "; ".join(filter(None, (item.beside, item.detail)))
+        lines.append(wrap(clean(said), indent=start))
     return "\n".join(lines)
 
 
 def _list(title: str, lines: Iterable[str]) -> str:
     shown = [wrap(clean(line), indent="  - ") for line in lines]
-    return "\n".join([title, *shown]) if shown else ""
-
-
-def _pairs(title: str, rows: Iterable[tuple[str, str]]) -> str:
-    shown = [wrap(value, indent=f"  {shorten(name, _NAME_COLUMNS * 2)}: ") for name, value in rows]
     return "\n".join([title, *shown]) if shown else ""
 
 

@@ -16,17 +16,20 @@ from inference_bench.engines.base import EngineIdentity
 from inference_bench.origin import Origin
 from inference_bench.report.text import printable
 from inference_bench.stats import Interval
-from inference_bench.units import NOT_AVAILABLE
+from inference_bench.units import KILO, NOT_AVAILABLE, format_count, format_number
 from inference_bench.verify.result import VerifyResult
 
 REPORTED: Final = "reported"
 ESTIMATE: Final = "estimate"
+FITTED: Final = "fitted"
 ORIGIN_WORDS: Final = {
     Origin.MEASURED: "timed in this run, on a real machine",
     Origin.BOUND: "a limit: no engine can be faster under the traffic stated, if the ceiling it is built on holds",
     Origin.COUNTED: "exact arithmetic on the model's own shape",
+    Origin.GIVEN: "said by whoever asked",
     Origin.PUBLISHED: "printed by a vendor or an author",
     ESTIMATE: "counted bytes or FLOPs over a measured time; no hardware counter was read",
+    FITTED: "a line through measured points",
     REPORTED: "said by the server itself, not checked by timing",
 }
 
@@ -50,8 +53,21 @@ def engine_name(engine: EngineIdentity) -> str:
 
 
 def interval_text(interval: Interval | None, write: Callable[[float], str]) -> str:
-    """Both ends of an interval; n/a where there were too few samples for one."""
-    return NOT_AVAILABLE if interval is None else f"{write(interval.low)} – {write(interval.high)}"
+    """Both ends of an interval, a common unit once; n/a where there were too few samples for one."""
+    if interval is None:
+        return NOT_AVAILABLE
+    (low, unit), (high, same) = (write(end).split(" ", 1) for end in (interval.low, interval.high))
+    return f"{low} – {high} {same}" if unit == same else f"{low} {unit} – {high} {same}"
+
+
+def started(result: VerifyResult) -> str:
+    """When the run began, to the second."""
+    return clean(result.started_at).replace("T", " ").replace("+00:00", " UTC")
+
+
+def tokens_per_s(value: float | None) -> str:
+    """A rate without its unit: three digits, and thousands apart where it is large."""
+    return format_number(value) if value is None or value < KILO else format_count(round(value))
 
 
 def yes_or_no(value: bool | None) -> str:

@@ -8,77 +8,50 @@ Read next by: report, cli.
 
 from __future__ import annotations
 
-import ipaddress
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from inference_bench import hub
-from inference_bench.accounting.cache import CacheFormat
 from inference_bench.compare import ComparedPoint, Phase, batch_lines, read_gap
 from inference_bench.engines.base import RunningServer
-from inference_bench.engines.embedded_model import ensure_embedded_model
-from inference_bench.engines.llama_cpp import attach, start_llama_cpp
-from inference_bench.errors import MeasurementError, RequestError, UnknownNameError
+from inference_bench.engines.llama_cpp import LlamaCppServer
+from inference_bench.errors import MeasurementError, ServerError
 from inference_bench.facts.hardware import HardwareSpec
-from inference_bench.facts.load import load_model
-from inference_bench.facts.models import LoadedModel
 from inference_bench.measure.ceilings import ProbeResult
-from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.floor import measure_client_floor
 from inference_bench.measure.here import machine_from_probe
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.machine import probe
-from inference_bench.measure.store import RunFolder
-from inference_bench.measure.target import ApiKey, Endpoint, Target
-from inference_bench.metrics import chunk_gaps_s, e2e_s, summarise, ttft_s
-from inference_bench.predict.fit import cache_format, loaded_weights
-from inference_bench.records import RequestRecord, RequestStatus
+from inference_bench.measure.software import software_versions
+from inference_bench.measure.target import Target
+from inference_bench.metrics import chunk_gaps_s, e2e_s, send_delay_s, span_s, summarise, ttft_s
+from inference_bench.records import RequestStatus
 from inference_bench.roofline import Roof, bound_step, roof
+from inference_bench.stats import quantile
+from inference_bench.units import format_si
 from inference_bench.verify.identity import (
     check_cache,
-    engine_cache_format,
     identify_model,
     manifest_sha256,
-    software_versions,
 )
 from inference_bench.verify.plan import Plan, Setting
-from inference_bench.verify.points import Served, decode_point, prefill_point
-from inference_bench.verify.result import ClientNumbers, CurvePoint, GroupMetrics, ModelIdentity, VerifyResult
+from inference_bench.verify.points import Served, Wave, decode_point, prefill_point
+from inference_bench.verify.result import UNSTEADY, ClientNumbers, CurvePoint, GroupMetrics, VerifyResult
+from inference_bench.verify.session import VerifyRequest, prepare, served_by, target_of
 from inference_bench.verify.sweep import Sweep, SweepOptions, run_sweep
 
-# What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
-_EXTRA_BODY: Final = {"cache_prompt": False, "ignore_eos": True}
 _CURVE_BATCHES: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-_PROBE_BUDGET_S: Final = 25.0
+_SECOND_READING_BUDGET_S: Final = 8.0
+_SECOND_READING_BATCH: Final = 256
+
+_UNSTEADY_RATIO: Final = 1.25
 
 Progress = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class VerifyRequest:
-    """What to verify. None takes the default: the embedded engine and model, on this machine, probed."""
-
-    url: str | None = None
-    model: str | None = None
-    machine: HardwareSpec | None = None
-    weights: str | None = None
-    cache: str | None = None
-    served_model: str | None = None
-    endpoint: str = "completions"
-    api_key: ApiKey | None = None
-    num_threads: int | None = None
-    plan: Plan = field(default_factory=Plan)
-    runs: Path = Path("runs")
-    seed: int = 0
-    timeout_s: float = 120.0
-
-
-def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
+def verify_server(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
     """Measure a server against ceilings.
 
     Raises:  RequestError for what cannot be verified; ServerError, MeasurementError, DownloadError, StorageError when
@@ -86,22 +59,24 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     """
     say = progress or (lambda _text: None)
     started, started_s = datetime.now(UTC), time.monotonic()
-    measured_here = _check(request)
-    ceilings = probe(progress=say, budget_s=_PROBE_BUDGET_S) if measured_here else None
-    machine = request.machine or machine_from_probe(_known(ceilings))
+    session = prepare(request, say)
+    model, folder = session.model, session.folder
+    before = probe(progress=say, budget_s=request.probe_budget_s) if request.machine is None else None
     floor = measure_client_floor()
-    with _server(request, ceilings, say) as (server, model, sha256, folder):
-        served = _served(request, model, server)
-        target = _target(request, server)
+    with session.serve(say) as server:
+        served = served_by(request, model, server)
+        target = target_of(request, server)
         folder.update_meta({"target": target.base_url, "engine": server.identity.name, "model": model.spec.name})
         with folder.open_writer() as writer:
             timeouts = Timeouts(total_s=request.timeout_s)
             salt = "" if request.url is None else folder.path.name
             options = SweepOptions(writer.append, say, timeouts, request.seed, salt)
-            sweep = run_sweep(target, request.plan, options)
+            sweep = _sweep(server, target, request.plan, options)
+    ceilings = _with_second_reading(before, say) if before else None
+    machine = machine_from_probe(ceilings) if ceilings else _named(request.machine)
     ceiling = roof(machine, served.weights.linear_format)
     points = _points(request.plan, sweep, served, ceiling)
-    identity = identify_model(model, served.weights, sha256)
+    identity = identify_model(model, served.weights, session.sha256)
     extra = {"machine": machine.name, "cache_format": served.cache_format.name, "seed": request.seed}
     return VerifyResult(
         started_at=started.isoformat(timespec="seconds"),
@@ -116,15 +91,15 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
         cache_check=check_cache(model.spec, server.figures),
         points=points,
         curve=_curve(points, served, ceiling),
-        batch_lines=batch_lines(points),
+        batch_lines=batch_lines(points, ceiling),
         groups=_groups(request.plan, sweep),
         client=ClientNumbers(
-            send_delay_p99_s=max(sweep.send_delays_s, default=None),
-            loop_lag_p99_s=max(sweep.loop_lags_s, default=None),
+            send_delay_p99_s=_p99([send_delay_s(record) for record in sweep.all_records()]),
+            loop_lag_p99_s=_p99(sweep.loop_lags_s),
             floor_ttft_s=floor.ttft_s,
-            floor_gap_s=floor.chunk_cpu_s,
+            floor_chunk_cpu_s=floor.chunk_cpu_s,
         ),
-        reading=read_gap(points),
+        reading=read_gap(points, ceiling),
         assumptions=_assumptions(served, ceiling, machine),
         notes=_notes(request, sweep, ceilings, points),
         run_dir=folder.path,
@@ -134,100 +109,59 @@ def verify(request: VerifyRequest, progress: Progress | None = None) -> VerifyRe
     )
 
 
-def _check(request: VerifyRequest) -> bool:
-    """Whether this machine's own ceilings are to be measured; refuses what cannot be compared."""
-    if request.url is None:
-        return request.machine is None
-    host = Target(request.url).address.host
+def _sweep(server: RunningServer, target: Target, plan: Plan, options: SweepOptions) -> Sweep:
+    """The sweep; when it fails because a server that was started here ended, that is what is said."""
     try:
-        is_here = host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_here = False
-    if request.machine is None and not is_here:
-        raise RequestError(f"{request.url} is on another machine; name that machine to have its ceilings to compare with")
-    return request.machine is None
+        return run_sweep(target, plan, options)
+    except MeasurementError as error:
+        if isinstance(server, LlamaCppServer) and not server.is_running():
+            raise ServerError(
+                f"the server ended while it was measured ({server.describe_end()}); its log is engine.log in the run folder"
+            ) from error
+        raise
 
 
-def _known(ceilings: ProbeResult | None) -> ProbeResult:
-    if ceilings is None:
+def _p99(values: Sequence[float]) -> float | None:
+    return quantile(values, 0.99) if values else None
+
+
+def _named(machine: HardwareSpec | None) -> HardwareSpec:
+    if machine is None:
         raise MeasurementError("this machine was not probed and no other machine was named")
-    return ceilings
+    return machine
 
 
-Session = tuple[RunningServer, LoadedModel, str | None, RunFolder]
+def _with_second_reading(before: ProbeResult, say: Progress) -> ProbeResult:
+    """The probe with both ceilings read once more after the sweep; the larger readings are the ceilings.
+
+    A shared machine moves within minutes, and a ceiling is what the machine could do at its best.
+    """
+    say("reading the ceilings again")
+    after = probe(max_batch=_SECOND_READING_BATCH, budget_s=_SECOND_READING_BUDGET_S)
+    read, product = (
+        max(before, after, key=lambda result: result.bandwidth_bytes_per_s),
+        max(before, after, key=lambda result: result.peak_flops_per_s),
+    )
+    return replace(
+        before,
+        bandwidth_bytes_per_s=read.bandwidth_bytes_per_s,
+        bandwidth_method=read.bandwidth_method,
+        bandwidth_rows=read.bandwidth_rows,
+        peak_flops_per_s=product.peak_flops_per_s,
+        peak_batch=product.peak_batch,
+        rows=product.rows,
+        matrix_size=product.matrix_size,
+        ridge_flops_per_byte=product.peak_flops_per_s / read.bandwidth_bytes_per_s,
+        notes=(*before.notes, _readings_note(before, after)),
+    )
 
 
-@contextmanager
-def _server(request: VerifyRequest, ceilings: ProbeResult | None, say: Progress) -> Iterator[Session]:
-    """The server to measure, the model it serves, the hash of its file, and the run folder."""
-    if request.url is not None:
-        server: RunningServer = attach(request.url, api_key=request.api_key)
-        model, path = _served_model(request, server)
-        say("hashing the model file")
-        sha256 = sha256_of_file(path) if path else None
-        yield server, model, sha256, RunFolder.create(request.runs, "verify")
-        return
-    if request.model is None:
-        embedded = ensure_embedded_model(progress=say)
-        path, sha256 = embedded.path, embedded.sha256
-    else:
-        path, sha256 = Path(request.model), None
-        if path.suffix != ".gguf":
-            raise RequestError(f"the embedded engine serves .gguf files; {request.model!r} is not one")
-    model = load_model(str(path))
-    folder = RunFolder.create(request.runs, "verify")
-    with start_llama_cpp(
-        path,
-        context_tokens_total=request.plan.max_context_tokens * max(request.plan.concurrencies),
-        num_slots=max(request.plan.concurrencies),
-        num_threads=request.num_threads or _usable_cores(ceilings),
-        log_path=folder.path / "engine.log",
-        cache_type_k=_ggml_name(cache_format(request.cache).keys.name),
-        cache_type_v=_ggml_name(cache_format(request.cache).values.name),
-        progress=say,
-        model_sha256=sha256,
-    ) as server:
-        yield server, model, server.identity.model_sha256, folder
-
-
-def _usable_cores(ceilings: ProbeResult | None) -> int:
-    from inference_bench.measure.machine_identity import identify_machine
-
-    return ceilings.identity.num_usable_cores if ceilings else identify_machine().num_usable_cores
-
-
-def _ggml_name(name: str) -> str:
-    """ggml's word for a format: its plain floats are called f16 and f32."""
-    return name.removeprefix("fp") if name == "bf16" else name.replace("fp", "f")
-
-
-def _served_model(request: VerifyRequest, server: RunningServer) -> tuple[LoadedModel, Path | None]:
-    """What a running server serves: the model that was named, or its own file when that can be read here, or its name."""
-    if request.model is not None:
-        model = hub.load_model(request.model)
-        return model, model.path
-    own_path = Path(server.identity.model_path) if server.identity.model_path else None
-    if own_path is not None and own_path.suffix == ".gguf" and own_path.is_file():
-        return load_model(str(own_path)), own_path
-    name = (server.identity.model_name or "").rpartition("/")[2]
-    try:
-        return load_model(name), None
-    except UnknownNameError:
-        raise RequestError(f"the server says it serves {name[:80]!r}, which is not a known model; name the model") from None
-
-
-def _served(request: VerifyRequest, model: LoadedModel, server: RunningServer) -> Served:
-    fmt: CacheFormat | None = cache_format(request.cache) if request.cache else engine_cache_format(server.figures)
-    return Served(model.spec, loaded_weights(model, request.weights), fmt or cache_format(None))
-
-
-def _target(request: VerifyRequest, server: RunningServer) -> Target:
-    return Target(
-        server.base_url,
-        request.served_model or server.identity.model_name,
-        Endpoint(request.endpoint),
-        request.api_key,
-        _EXTRA_BODY,
+def _readings_note(before: ProbeResult, after: ProbeResult) -> str:
+    bandwidths = [format_si(result.bandwidth_bytes_per_s, "B/s") for result in (before, after)]
+    peaks = [format_si(result.peak_flops_per_s, "FLOP/s") for result in (before, after)]
+    return (
+        f"ceilings before and after the sweep: memory {bandwidths[0]} and {bandwidths[1]}, compute {peaks[0]} and "
+        f"{peaks[1]}; the larger ones are used"
     )
 
 
@@ -237,12 +171,16 @@ def _points(plan: Plan, sweep: Sweep, served: Served, ceiling: Roof) -> tuple[Co
     Raises:  MeasurementError when there is none
     """
     settings = plan.settings()
-    prefill = [prefill_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings if item.concurrency == 1]
+    prefill = [
+        prefill_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings if item.concurrency == 1
+    ]
     decode = [decode_point(item, sweep.waves.get(item, []), served, ceiling) for item in settings]
     points = tuple(point for point in (*prefill, *decode) if point is not None)
     if not points:
         errors = [record.error for item in settings for record in sweep.records(item) if record.error]
-        raise MeasurementError(f"no point could be measured; the first error: {errors[0] if errors else 'none reported'}")
+        raise MeasurementError(
+            f"no point could be measured; the first error: {errors[0] if errors else 'none reported'}"
+        )
     return points
 
 
@@ -265,17 +203,20 @@ def _curve(points: Sequence[ComparedPoint], served: Served, ceiling: Roof) -> tu
 
 
 def _groups(plan: Plan, sweep: Sweep) -> tuple[GroupMetrics, ...]:
-    return tuple(_group(setting, sweep.records(setting)) for setting in plan.settings() if sweep.records(setting))
+    return tuple(_group(setting, sweep.waves[setting]) for setting in plan.settings() if setting in sweep.waves)
 
 
-def _group(setting: Setting, records: Sequence[RequestRecord]) -> GroupMetrics:
+def _group(setting: Setting, waves: Sequence[Wave]) -> GroupMetrics:
+    """The metrics of one setting; its waves lie apart in time, so its span is the sum of theirs."""
+    records = [record for wave in waves for record in wave]
+    busy_s = sum(span_s(wave) for wave in waves)
     done = [record for record in records if record.status is RequestStatus.COMPLETED]
     return GroupMetrics(
         name=setting.name,
         concurrency=setting.concurrency,
         prompt_tokens=setting.prompt_tokens,
         output_tokens=setting.output_tokens,
-        metrics=summarise(records),
+        metrics=summarise(records, busy_s),
         ttft_s=tuple(value for record in done if (value := ttft_s(record)) is not None),
         e2e_s=tuple(value for record in done if (value := e2e_s(record)) is not None),
         gaps_s=tuple(gap for record in done for gap in chunk_gaps_s(record)),
@@ -302,20 +243,28 @@ def _notes(
 ) -> tuple[str, ...]:
     notes: list[str] = list(ceilings.notes) if ceilings else []
     if sweep.dropped_fields:
-        notes.append(f"the server refused these request fields, so they were left out: {', '.join(sweep.dropped_fields)}")
+        notes.append(
+            f"the server refused these request fields, so they were left out: {', '.join(sweep.dropped_fields)}"
+        )
     if sweep.stopped_early:
         notes.append(f"some repeats were skipped to stay within {request.plan.budget_s:.0f} s")
+    notes += _unsteady_points(points)
     expected = len(request.plan.settings()) + len(request.plan.prompt_tokens)
     if len(points) < expected:
         notes.append(f"{expected - len(points)} of {expected} points could not be measured")
     return tuple(notes)
 
 
-def result_summary(result: VerifyResult) -> dict[str, Any]:
-    """What the run folder's meta keeps of a result, so that a listing needs not read the rest."""
-    return {
-        "model": result.model.spec.name,
-        "engine": result.engine.name,
-        "manifest_sha256": result.manifest_sha256,
-        "num_points": len(result.points),
-    }
+def _unsteady_points(points: Sequence[ComparedPoint]) -> list[str]:
+    """Points whose mean lies far from their median: the server or the machine was disturbed while they were measured."""
+    odd = [
+        f"{point.measured.phase} at batch {point.measured.batch}, {point.measured.nominal_context_tokens} tokens"
+        for point in points
+        if point.measured.mean_s and point.measured.mean_s > _UNSTEADY_RATIO * point.measured.seconds
+    ]
+    if not odd:
+        return []
+    return [
+        f"{UNSTEADY}: the mean time is more than {_UNSTEADY_RATIO:g} times the median in {'; '.join(odd)}. What was delivered "
+        "there is slower than what an undisturbed step takes, which is what the shares are computed from"
+    ]

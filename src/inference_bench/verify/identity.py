@@ -10,12 +10,9 @@ from __future__ import annotations
 
 import hashlib
 import json
-import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Final
+from typing import Any
 
-from inference_bench import __version__
 from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAllocation, LayerAllocation
 from inference_bench.accounting.allocation.llama_cpp import llama_cpp_allocation
 from inference_bench.accounting.cache import CacheFormat, count_cache
@@ -26,19 +23,6 @@ from inference_bench.errors import UnknownNameError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import LayerType, LoadedModel, ModelSpec
 from inference_bench.verify.result import CacheCheck, ModelIdentity
-
-_PACKAGES: Final = ("numpy", "threadpoolctl", "h11", "xllamacpp", "vl-convert-python")
-
-
-def software_versions() -> dict[str, str]:
-    """This program, Python, the system, and the packages that take part in a measurement."""
-    versions = {"inference-bench": __version__, "python": platform.python_version(), "system": platform.platform()}
-    for package in _PACKAGES:
-        try:
-            versions[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return versions
 
 
 def identify_model(model: LoadedModel, weights: WeightCount, sha256: str | None) -> ModelIdentity:
@@ -113,7 +97,9 @@ def _kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
     return KVCacheKind.SLIDING if windowed and has_sliding else KVCacheKind.FULL
 
 
-def manifest_sha256(model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]) -> str:
+def manifest_sha256(
+    model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]
+) -> str:
     """One hash over the identity of everything: two runs with the same hash measured the same thing.
 
     Formula:  SHA-256 of canonical JSON (sorted keys, no spaces)

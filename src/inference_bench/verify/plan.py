@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +34,8 @@ class Setting:
 class Plan:
     """The sweep: every concurrency with every prompt length, several times, within a budget.
 
-    Where:  every setting is measured once whatever it takes; after that a wave is sent only if it is expected to end
-            within budget_s of the start of the sweep
+    Where:  in the first round a wave is sent as long as budget_s has not passed, so that a slow server ends it at most one
+            wave later; after that only if it is expected to end within budget_s
     """
 
     concurrencies: tuple[int, ...] = (1, 2, 4)
@@ -63,4 +64,6 @@ class Plan:
         return max(self.prompt_tokens) * 9 // 8 + self.output_tokens + 16
 
 
-QUICK = Plan(prompt_tokens=(64, 256), output_tokens=24, max_repeats=2, budget_s=30.0)
+QUICK: Final = Plan(prompt_tokens=(64, 256), output_tokens=24, max_repeats=3, budget_s=12.0)
+PROBE_BUDGET_S: Final = 25.0
+QUICK_PROBE_BUDGET_S: Final = 8.0

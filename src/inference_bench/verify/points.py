@@ -45,14 +45,14 @@ def prefill_point(setting: Setting, waves: Sequence[Wave], served: Served, ceili
     Formula:  median TTFT over the waves of one request; the work is the prompt less what the server said it had cached
     """
     alone = [wave[0] for wave in waves if len(wave) == 1 and wave[0].status is RequestStatus.COMPLETED]
-    times = [(record, seconds) for record in alone if (seconds := ttft_s(record)) is not None and record.prompt_tokens]
-    if not times:
+    counted = [record for record in alone if record.chunk_times_s and record.prompt_tokens]
+    seconds = [wait_s for record in counted if (wait_s := ttft_s(record)) is not None]
+    if not seconds:
         return None
-    seconds = [time for _, time in times]
-    prompts = [record.prompt_tokens or 0 for record, _ in times]
-    cached = [min(record.cached_prompt_tokens or 0, (record.prompt_tokens or 1) - 1) for record, _ in times]
+    prompts = [record.prompt_tokens or 0 for record in counted]
+    cached = [min(record.cached_prompt_tokens or 0, (record.prompt_tokens or 1) - 1) for record in counted]
     tokens, num_cached = round(fmean(prompts)), round(fmean(cached))
-    engine = [record.server_timings.prefill_s for record, _ in times if record.server_timings]
+    engine = [record.server_timings.prefill_s for record in counted if record.server_timings]
     measured = MeasuredPoint(
         phase=Phase.PREFILL,
         batch=1,
@@ -62,7 +62,9 @@ def prefill_point(setting: Setting, waves: Sequence[Wave], served: Served, ceili
         num_samples=len(seconds),
         interval=quantile_interval(seconds, 0.5),
         relative_spread=relative_spread(seconds),
-        engine_s=_median_of_known(engine),
+        engine_s=_mean_of_known(engine),
+        mean_s=fmean(seconds),
+        num_waves=len(seconds),
     )
     return compare_point(measured, served.work((SequenceStep(num_cached, tokens - num_cached),)), ceiling)
 
@@ -70,17 +72,16 @@ def prefill_point(setting: Setting, waves: Sequence[Wave], served: Served, ceili
 def decode_point(setting: Setting, waves: Sequence[Wave], served: Served, ceiling: Roof) -> ComparedPoint | None:
     """The time of one decode step while every request of a wave decodes; None where no wave had such a time.
 
-    Formula:  median of the chunk gaps that lie wholly between the last first token and the first last token
+    Formula:  median over waves of the median chunk gap between the last first token and the first last token
     Ignores:  waves in which a chunk was not one token: their gaps are not steps
     """
     windows = [steady_decode_window(wave) for wave in waves if len(wave) == setting.concurrency]
     usable = [window for window in windows if window and window.one_token_per_chunk and window.mean_context_tokens]
-    gaps = sorted(gap for window in usable for gap in window.gaps_s)
-    if not gaps or (step_s := median(gaps)) <= 0:
+    gaps = [gap for window in usable for gap in window.gaps_s]
+    medians = [median(window.gaps_s) for window in usable]
+    if not gaps or (step_s := median(medians)) <= 0:
         return None
     context = round(fmean(window.mean_context_tokens or 0 for window in usable))
-    # the streams of one step share its time, so only every B-th gap is an independent sample
-    independent = gaps[setting.concurrency // 2 :: setting.concurrency]
     records = [record for wave in waves for record in wave if record.server_timings]
     engine = [_engine_step_s(record) for record in records] if setting.concurrency == 1 else []
     measured = MeasuredPoint(
@@ -89,10 +90,12 @@ def decode_point(setting: Setting, waves: Sequence[Wave], served: Served, ceilin
         context_tokens=context,
         nominal_context_tokens=setting.prompt_tokens,
         seconds=step_s,
-        num_samples=len(independent),
-        interval=quantile_interval(independent, 0.5),
-        relative_spread=relative_spread(independent),
-        engine_s=_median_of_known(engine),
+        num_samples=len(gaps),
+        interval=quantile_interval(medians, 0.5),  # gaps of one wave hang together: only waves are independent
+        relative_spread=relative_spread(medians),
+        engine_s=_mean_of_known(engine),
+        mean_s=fmean(gaps),
+        num_waves=len(usable),
     )
     return compare_point(measured, served.work(decode_batch(context, setting.concurrency)), ceiling)
 
@@ -104,6 +107,6 @@ def _engine_step_s(record: RequestRecord) -> float | None:
     return timings.decode_s / (timings.output_tokens - 1)  # the first token belongs to prefill
 
 
-def _median_of_known(values: Sequence[float | None]) -> float | None:
+def _mean_of_known(values: Sequence[float | None]) -> float | None:
     known = [value for value in values if value is not None]
-    return median(known) if known else None
+    return fmean(known) if known else None

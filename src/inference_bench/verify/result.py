@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from inference_bench.accounting.params import ParameterCount
 from inference_bench.accounting.weights import WeightCount
@@ -21,6 +22,8 @@ from inference_bench.facts.models import ModelSpec
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.metrics import Metrics
 from inference_bench.roofline import Roof
+
+UNSTEADY: Final = "unsteady run"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class ClientNumbers:
     send_delay_p99_s: float | None
     loop_lag_p99_s: float | None
     floor_ttft_s: float | None
-    floor_gap_s: float | None
+    floor_chunk_cpu_s: float | None
 
 
 @dataclass(frozen=True, slots=True)

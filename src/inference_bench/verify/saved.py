@@ -9,13 +9,11 @@ Read next by: cli.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.errors import RunFolderError, StorageError
+from inference_bench.measure.store import read_json_object, write_whole
 
 RESULT_FILE: Final = "result.json"
 REPORT_FILE: Final = "report.html"
@@ -26,20 +24,17 @@ def save_result(run_dir: Path, result: Mapping[str, Any], page: str) -> Path:
 
     Raises:  StorageError
     """
-    _write_whole(run_dir / RESULT_FILE, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
-    _write_whole(run_dir / REPORT_FILE, page)
+    save_json(run_dir, result)
+    write_whole(run_dir / REPORT_FILE, page)
     return run_dir / REPORT_FILE
 
 
-def _write_whole(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_text(text, encoding="utf-8")
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise StorageError(f"could not write {path}: {(error.strerror or type(error).__name__).lower()}") from None
+def save_json(run_dir: Path, result: Mapping[str, Any]) -> None:
+    """Write the JSON alone, for a run that has no page.
+
+    Raises:  StorageError
+    """
+    write_whole(run_dir / RESULT_FILE, json.dumps(result, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def read_result(run_dir: Path) -> dict[str, Any]:
@@ -47,13 +42,4 @@ def read_result(run_dir: Path) -> dict[str, Any]:
 
     Raises:  RunFolderError when the folder holds none
     """
-    path = run_dir / RESULT_FILE
-    try:
-        value = json.loads(path.read_bytes())
-    except OSError as error:
-        raise RunFolderError(f"{run_dir} holds no finished run: {RESULT_FILE}: {error.strerror}") from None
-    except (ValueError, RecursionError):
-        raise RunFolderError(f"{path} is not JSON") from None
-    if not isinstance(value, dict):
-        raise RunFolderError(f"{path} is not a JSON object")
-    return value
+    return read_json_object(run_dir / RESULT_FILE)

@@ -1,0 +1,27 @@
+"""Which software took part in a measurement.
+
+In:   the installed packages
+Out:  versions by name
+Read next by: closed_run, verify.
+"""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
+
+from inference_bench import __version__
+
+_PACKAGES: Final = ("numpy", "threadpoolctl", "h11", "xllamacpp", "vl-convert-python")
+
+
+def software_versions() -> dict[str, str]:
+    """This program, Python, the system, and the packages that take part in a measurement."""
+    versions = {"inference-bench": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in _PACKAGES:
+        try:
+            versions[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return versions

@@ -1,0 +1,61 @@
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+import inference_bench
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_the_version_is_the_installed_one() -> None:
+    assert version("inference-bench") == inference_bench.__version__
+
+
+@pytest.mark.parametrize("name", [name for name in inference_bench.__all__ if name != "__version__"])
+def test_every_public_name_is_a_documented_call_or_type(name: str) -> None:
+    assert getattr(inference_bench, name).__doc__
+
+
+def test_a_name_that_is_not_public_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="nothing_like_this"):
+        _ = inference_bench.nothing_like_this
+
+
+def test_importing_the_package_loads_none_of_its_modules() -> None:
+    code = "import sys, inference_bench; print(*[name for name in sys.modules if name.startswith('inference_bench')])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["inference_bench"]
+
+
+def test_the_python_in_the_readme_runs() -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.DOTALL)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    # 2.90625 GiB and the factor 15.5 / 2.90625, worked by hand in tests/accounting/test_cache.py
+    assert done.stdout.split() == ["3120562176", "5.333333333333333", "True"]
+
+
+def test_every_formula_in_the_docs_names_a_function_that_exists() -> None:
+    names = re.findall(
+        r"`((?:accounting|predict|compare|roofline|facts)\.[\w.]+)`",
+        (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8"),
+    )
+    assert len(names) > 20
+    for name in names:
+        module, _, rest = name.partition(".")
+        found = None
+        parts = name.split(".")
+        for split in range(len(parts) - 1, 0, -1):
+            try:
+                found = __import__(f"inference_bench.{'.'.join(parts[:split])}", fromlist=["x"])
+            except ModuleNotFoundError:
+                continue
+            for part in parts[split:]:
+                found = getattr(found, part)
+            break
+        assert found is not None, (module, rest)
