@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test test-labs lint bench clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -12,6 +12,11 @@ demo: $(VENV)/.demo
 # everything that CI runs
 test: $(VENV)/.dev lint
 	$(BIN)/pytest
+
+# parameters against Transformers' own classes, without weights; installs PyTorch, about 1.2 GB
+test-labs: $(VENV)/.dev
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'transformers==5.24.0'
+	$(BIN)/pytest tests/accounting/test_transformers_meta.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

@@ -27,6 +27,14 @@ def test_a_dense_model_of_the_same_size_keeps_16_58_times_as_much() -> None:
     assert dense / 517_996_544 == pytest.approx(16.58, rel=0.001)
 
 
+def test_a_30b_model_in_4_bits_fits_24_gb_with_the_hybrid_cache_and_needs_32_gb_with_a_dense_one() -> None:
+    # 30e9 weights at 4.125 bits and 2.5 GB of overhead beside either cache
+    beside = 30 * 10**9 * 4125 // 8000 + 2_500_000_000
+    hybrid = count_cache(hybrid_model(), cache_in("fp16"), 32768).total_bytes
+    dense = count_cache(known_model("Qwen3-32B"), cache_in("fp16"), 32768).total_bytes
+    assert beside + hybrid <= 24 * 10**9 < beside + dense <= 32 * 10**9
+
+
 def test_gemma_3_27b_at_32768_tokens_keeps_2_906_gib_where_the_usual_formula_says_15_5() -> None:
     # by hand: (10 · 32768 + 52 · 1024) positions · 2 · 16 · 128 values · 2 bytes
     cache = count_cache(known_model("gemma-3-27b-it"), cache_in("bf16"), 32768)
