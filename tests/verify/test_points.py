@@ -107,6 +107,14 @@ def test_a_wave_whose_gaps_are_not_steps_gives_no_point(wave: tuple[RequestRecor
     assert decode_point(Setting(2, 100, 5), [wave], served(), CEILING) is None
 
 
+def test_a_wave_whose_tokens_came_in_one_read_has_no_step_time() -> None:
+    together = (record([0.4, 0.9, 0.9, 0.9, 0.9, 0.9]),)
+    assert decode_point(Setting(1, 100, 6), [together], served(), CEILING) is None
+    point = decode_point(Setting(1, 100, 6), [together, (stream(0.4, 0.1, 6),)], served(), CEILING)
+    assert point is not None
+    assert (point.measured.seconds, point.measured.num_waves) == (pytest.approx(0.1), 1)
+
+
 def test_no_completed_request_gives_no_prefill_point() -> None:
     assert (
         prefill_point(Setting(1, 100, 4), [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None

@@ -95,7 +95,7 @@ def _measured_row(point: ComparedPoint) -> Row:
     row = _row("measured", measured.batch, measured.nominal_context_tokens, point.measured_tokens_per_s)
     return row | {
         "low_tokens_per_s": point.tokens_per_step / interval.high if interval else None,
-        "high_tokens_per_s": point.tokens_per_step / interval.low if interval else None,
+        "high_tokens_per_s": point.tokens_per_step / interval.low if interval and interval.low > 0 else None,
     }
 
 

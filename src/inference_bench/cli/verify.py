@@ -18,7 +18,7 @@ from inference_bench.report.text import verify_text
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.verify.flow import verify_server
 from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
-from inference_bench.verify.saved import save_result
+from inference_bench.verify.saved import save_json, save_page
 from inference_bench.verify.session import VerifyRequest
 
 
@@ -47,7 +47,8 @@ def run(options: argparse.Namespace) -> int:
         if result.probe:
             remember_probe(result.probe)
         found = verify_json(result)
-        page = save_result(result.run_dir, found, verify_html(result, svg_or_none()))
+        save_json(result.run_dir, found)  # first: what was measured is kept even if the page cannot be drawn
+        page = save_page(result.run_dir, verify_html(result, svg_or_none()))
     finally:
         progress.done()
     if options.json:

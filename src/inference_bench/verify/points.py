@@ -17,7 +17,7 @@ from inference_bench.accounting.weights import WeightCount
 from inference_bench.accounting.work import SequenceStep, StepWork, count_step_work, decode_batch
 from inference_bench.compare import ComparedPoint, MeasuredPoint, Phase, compare_point
 from inference_bench.facts.models import ModelSpec
-from inference_bench.metrics import steady_decode_window, ttft_s
+from inference_bench.metrics import DecodeWindow, steady_decode_window, ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.roofline import Roof
 from inference_bench.stats import median, quantile_interval, relative_spread
@@ -73,10 +73,10 @@ def decode_point(setting: Setting, waves: Sequence[Wave], served: Served, ceilin
     """The time of one decode step while every request of a wave decodes; None where no wave had such a time.
 
     Formula:  median over waves of the median chunk gap between the last first token and the first last token
-    Ignores:  waves in which a chunk was not one token: their gaps are not steps
+    Ignores:  waves in which a chunk was not one token, or most chunks shared a read: their gaps are not steps
     """
     windows = [steady_decode_window(wave) for wave in waves if len(wave) == setting.concurrency]
-    usable = [window for window in windows if window and window.one_token_per_chunk and window.mean_context_tokens]
+    usable = [window for window in windows if window is not None and _has_step_times(window)]
     gaps = [gap for window in usable for gap in window.gaps_s]
     medians = [median(window.gaps_s) for window in usable]
     if not gaps or (step_s := median(medians)) <= 0:
@@ -98,6 +98,11 @@ def decode_point(setting: Setting, waves: Sequence[Wave], served: Served, ceilin
         num_waves=len(usable),
     )
     return compare_point(measured, served.work(decode_batch(context, setting.concurrency)), ceiling)
+
+
+def _has_step_times(window: DecodeWindow) -> bool:
+    """Whether the gaps are steps: one token a chunk, and chunks that mostly came in reads of their own."""
+    return bool(window.one_token_per_chunk and window.mean_context_tokens) and median(window.gaps_s) > 0
 
 
 def _engine_step_s(record: RequestRecord) -> float | None:

@@ -19,18 +19,17 @@ RESULT_FILE: Final = "result.json"
 REPORT_FILE: Final = "report.html"
 
 
-def save_result(run_dir: Path, result: Mapping[str, Any], page: str) -> Path:
-    """Write both files, each whole or not at all; returns the page's path.
+def save_page(run_dir: Path, page: str) -> Path:
+    """Write the page beside the JSON, whole or not at all; returns its path.
 
     Raises:  StorageError
     """
-    save_json(run_dir, result)
     write_whole(run_dir / REPORT_FILE, page)
     return run_dir / REPORT_FILE
 
 
 def save_json(run_dir: Path, result: Mapping[str, Any]) -> None:
-    """Write the JSON alone, for a run that has no page.
+    """Write a run's result, whole or not at all.
 
     Raises:  StorageError
     """
