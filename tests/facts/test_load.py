@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from inference_bench.accounting.params import count_params
 from inference_bench.errors import InferenceBenchError, ModelConfigError, UnknownNameError
-from inference_bench.facts.load import load_model
+from inference_bench.facts.load import load_hardware, load_model
 from shapes import REFERENCE_CONFIG
 
 
@@ -53,3 +54,26 @@ def test_a_file_that_is_no_model_is_refused(tmp_path: Path, content: bytes) -> N
     with pytest.raises(InferenceBenchError) as caught:
         load_model(str(path))
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
+@pytest.mark.parametrize("name", ["pipe", "config.json", "model.gguf", "model.safetensors", "mine.toml", "mine.json"])
+def test_a_pipe_is_refused_at_once_and_never_waited_for(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(InferenceBenchError) as caught:
+        load_hardware(str(tmp_path / name)) if name.startswith("mine") else load_model(str(tmp_path / name))
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.skipif(not Path("/dev/zero").exists(), reason="this system has no /dev/zero")
+def test_a_device_that_never_ends_is_refused() -> None:
+    with pytest.raises(ModelConfigError, match="regular file"):
+        load_model("/dev/zero")
+
+
+def test_a_file_that_is_larger_than_any_config_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    with path.open("wb") as file:
+        file.truncate(64 << 20)
+    with pytest.raises(ModelConfigError, match="too large"):
+        load_model(str(path))

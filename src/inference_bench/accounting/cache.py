@@ -20,6 +20,9 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.formats import NumberFormat
 from inference_bench.facts.models import Attention, LayerType, Mixer, ModelSpec
 
+MAX_CONTEXT_TOKENS: Final = 1 << 40
+MAX_SEQUENCES: Final = 1 << 30
+
 
 @dataclass(frozen=True, slots=True)
 class CacheFormat:
@@ -236,10 +239,12 @@ def count_cache(
     Formula:  B · Σ layers rows(t) · bytes of a row, plus B · Σ layers fixed state
     Unit:     bytes, exact
     Ignores:  block padding (see allocation.py); the unfinished group a compressing layer buffers
-    Raises:   RequestError for a negative length or count
+    Raises:   RequestError for a negative or absurd length or count
     """
-    if context_tokens < 0 or sequences < 0:
-        raise RequestError(f"context {context_tokens} and sequences {sequences} must not be negative")
+    if not (0 <= context_tokens <= MAX_CONTEXT_TOKENS and 0 <= sequences <= MAX_SEQUENCES):
+        raise RequestError(
+            f"context {context_tokens} and sequences {sequences} must lie in 0..{MAX_CONTEXT_TOKENS} and 0..{MAX_SEQUENCES}"
+        )
     groups = [(mixer, count_kept(mixer), count) for mixer, count in model.mixer_groups()]
     rows = tuple(
         _layer_cache(mixer, kept, count, model.state_bits, fmt, context_tokens, sequences, state_format)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from inference_bench.accounting.cache import CacheFormat
+from inference_bench.accounting.cache import MAX_CONTEXT_TOKENS, MAX_SEQUENCES, CacheFormat
 from inference_bench.accounting.experts import UNIFORM_ROUTING, count_expected_expert_bytes
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
@@ -175,6 +175,8 @@ def count_step_work(
     """
     if not sequences or any(step.num_cached < 0 or step.num_new < 1 or step.count < 1 for step in sequences):
         raise RequestError("a step needs at least one sequence, and each brings at least one new position")
+    if any(step.num_cached + step.num_new > MAX_CONTEXT_TOKENS or step.count > MAX_SEQUENCES for step in sequences):
+        raise RequestError(f"a step has at most {MAX_SEQUENCES} sequences of at most {MAX_CONTEXT_TOKENS} tokens")
     positions = sum(step.num_new * step.count for step in sequences)
     num_sequences = sum(step.count for step in sequences)
     head_count = num_sequences if head_positions is HeadPositions.LAST else positions

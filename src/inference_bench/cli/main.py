@@ -223,7 +223,8 @@ def _run(namespace: argparse.Namespace) -> int:
 
     command: Command = import_module(f"inference_bench.cli.{namespace.module}").run
     code = command(namespace)
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it is None when the caller closed it
+        sys.stdout.flush()
     return code
 
 

@@ -77,17 +77,29 @@ def read_text(path: Path) -> str:
 
     Raises:  ModelConfigError
     """
+    _require_regular(path)
     try:
-        if path.stat().st_size > MAX_JSON_BYTES:
-            raise ModelConfigError(f"{path.name} has {path.stat().st_size} bytes; allowed: up to {MAX_JSON_BYTES}")
-        return path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_JSON_BYTES + 1)  # whatever size the file says it has
+        if len(content) > MAX_JSON_BYTES:
+            raise ModelConfigError(
+                f"{path.name} is too large for a configuration; allowed: up to {MAX_JSON_BYTES} bytes"
+            )
+        return content.decode("utf-8")
     except OSError as error:
         raise ModelConfigError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
         raise ModelConfigError(f"{path.name} is not text in UTF-8; a config.json or a GGUF file is needed") from None
 
 
+def _require_regular(path: Path) -> None:
+    """Refuse what a read could block on or never end: a pipe, a device, a socket."""
+    if not path.is_file():
+        raise ModelConfigError(f"{path} is not a regular file; give a config.json, a model folder or a model file")
+
+
 def _begins_as_gguf(path: Path) -> bool:
+    _require_regular(path)
     try:
         with path.open("rb") as file:
             return file.read(len(_GGUF_MAGIC)) == _GGUF_MAGIC

@@ -12,7 +12,14 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from inference_bench.accounting.cache import STATE_FORMATS, CacheCount, CacheFormat, count_cache
+from inference_bench.accounting.cache import (
+    MAX_CONTEXT_TOKENS,
+    MAX_SEQUENCES,
+    STATE_FORMATS,
+    CacheCount,
+    CacheFormat,
+    count_cache,
+)
 from inference_bench.accounting.experts import UNIFORM_ROUTING
 from inference_bench.accounting.params import ParameterCount, count_params
 from inference_bench.accounting.weights import WeightCount, count_loaded_weights
@@ -33,8 +40,6 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
-_LONGEST_CONTEXT: Final = 1 << 40
-_MOST_SEQUENCES: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +193,7 @@ class _Space:
 
     def max_context_tokens(self) -> int | None:
         """The longest context for the sequences asked for, within what the model was trained for."""
-        limit = self.placer.model.spec.max_position_embeddings or _LONGEST_CONTEXT
+        limit = self.placer.model.spec.max_position_embeddings or MAX_CONTEXT_TOKENS
         if self.memory_bytes is None:
             return None
         return largest_that_fits(lambda context: self._fits(context, self.request.sequences), limit)
@@ -197,7 +202,7 @@ class _Space:
         """The most sequences of the context asked for."""
         if self.memory_bytes is None:
             return None
-        return largest_that_fits(lambda count: count == 0 or self._fits(context, count), _MOST_SEQUENCES)
+        return largest_that_fits(lambda count: count == 0 or self._fits(context, count), MAX_SEQUENCES)
 
 
 def _speeds(

@@ -7,12 +7,14 @@ Out:  a dict ready for JSON or a text of at most 100 columns
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from inference_bench.measure.closed_run import LoadRun
 from inference_bench.metrics import Metrics, Percentiles
 from inference_bench.report.text import printable, table, wrap
 from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
+
+if TYPE_CHECKING:
+    from inference_bench.measure.closed_run import LoadRun
 
 _FEW = "†"
 _TIMES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("chunk_gap_s", "chunk gap"), ("e2e_s", "E2E"))
