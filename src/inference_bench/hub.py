@@ -84,6 +84,13 @@ def load_model(text: str) -> LoadedModel:
             raise MissingExtraError(f"{unknown}; to look it up on the Hugging Face hub: {INSTALL}") from None
 
 
+def served_name(text: str) -> str | None:
+    """The name engines look a model up by: the hub id of a known model, an id as it was typed, or a path; else None."""
+    from inference_bench.facts import load
+
+    return load.known_hub_id(text) or (text if parse_hub_id(text) or load.is_path(text) else None)
+
+
 def load_hub_model(hub_id: HubId) -> LoadedModel:
     """The model of that id, from its config.json and the headers of its weight files.
 

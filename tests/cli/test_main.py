@@ -41,6 +41,7 @@ def test_fit_of_the_reference_config_gives_its_parameters_and_bytes_a_token(
             "count": 36,
             "bytes": 4_718_592_000,
             "state_bytes": 0,
+            "cross_attention_bytes": 0,
             "sliding_window": None,
             "positions": 32000,
             "bytes_per_position": 4096,

@@ -44,6 +44,10 @@ def explain(config: dict[str, Any], figure: str, context: int = 32768) -> Explan
         (GEMMA, "31.000 GiB", "query heads"),
         (GEMMA, "20.344 GiB", "hidden / heads"),
         (GEMMA, "2.500 GiB", "window layers left out"),
+        # what engines allocate: llama.cpp's worked figure, vLLM's admission bound and steady state
+        (GEMMA, "3184 MiB", "llama.cpp"),
+        (GEMMA, "6.73 GiB", "vLLM"),
+        (GEMMA, "2.98 GiB", "vLLM, steady"),
         (DEEPSEEK, "2.145 GiB", "true"),
         (DEEPSEEK, "53.375 GiB", "layer count"),
         # 61 · 32768 · 2 · 512 values of 2 bytes: the latent counted twice, without its rotary key
@@ -53,7 +57,7 @@ def explain(config: dict[str, Any], figure: str, context: int = 32768) -> Explan
 def test_a_published_figure_is_traced_to_its_rule(config: dict[str, Any], figure: str, rule: str) -> None:
     found = explain(config, figure)
     assert found.matches[0].rule.name == rule
-    assert ("is right" in found.verdict) == (rule == "true")
+    assert ("is right" in found.verdict) == (rule == "true" or rule.startswith(("vLLM", "llama.cpp")))
 
 
 def test_a_decimal_figure_with_a_binary_unit_is_named_as_that() -> None:
@@ -77,7 +81,9 @@ def test_counting_only_the_active_experts_is_recognised() -> None:
     assert active.matches[0].rule.name == "active experts"  # 37.5B active in 16 bits
 
 
-@pytest.mark.parametrize("figure", ["", "lots", "-3 GiB", "15.5", "nan GiB", "1e9 GB", "15.5 parsec"])
+@pytest.mark.parametrize(
+    "figure", ["", "lots", "-3 GiB", "15.5", "nan GiB", "1e9 GB", "15.5 parsec", "13B", "9" * 5000]
+)
 def test_a_figure_that_is_no_amount_is_refused(figure: str) -> None:
     if figure == "15.5":
         assert explain(GEMMA, figure).matches == ()  # bytes, and far from any rule

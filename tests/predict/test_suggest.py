@@ -8,6 +8,7 @@ from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
 from inference_bench.predict.engine_command import engine_commands
 from inference_bench.predict.fit import FitRequest, fit
+from inference_bench.predict.placement import Split
 from inference_bench.predict.suggest import rank_machines, suggest
 from shapes import reference_model
 
@@ -35,7 +36,7 @@ def test_the_first_keeps_the_context_and_the_most_bits() -> None:
     first = found[0]
     assert first.answer.cache.context_tokens == 32768
     assert first.request.weights == "bf16"
-    assert first.request.cache == "fp8"
+    assert first.request.cache == "q8_0"  # 8.5 bits a value; fp8 keeps 8
 
 
 def test_no_suggestion_is_beaten_by_another_in_everything() -> None:
@@ -70,21 +71,48 @@ def test_machines_that_fit_come_first_and_the_fastest_first_among_them() -> None
 
 
 def test_each_engines_command_carries_what_was_counted() -> None:
-    answer = fit(load_model("qwen3-8b"), hardware("h100"), FitRequest("fp8", "fp8", 32768, 8, "vllm"))
-    llama, vllm, sglang = (item.command for item in engine_commands(answer, num_gpus=2))
-    assert "-c 262144 -np 8" in llama
-    assert "--max-model-len 32768 --max-num-seqs 8 --kv-cache-dtype fp8" in vllm
-    assert "--tensor-parallel-size 2" in vllm
-    assert "--context-length 32768 --max-running-requests 8" in sglang
-    share = float(vllm.split("--gpu-memory-utilization ")[1].split()[0])
+    answer = fit(load_model("qwen3-8b"), hardware("h100"), FitRequest("fp8", "fp8", 32768, 8, devices=2))
+    llama, vllm, sglang = engine_commands(answer, "Qwen/Qwen3-8B")
+    assert llama.command is None
+    assert "no fp8 cache" in llama.note
+    assert vllm.command is not None
+    assert "vllm serve Qwen/Qwen3-8B --max-model-len 32768 --max-num-seqs 8 --kv-cache-dtype fp8" in vllm.command
+    assert "--tensor-parallel-size 2" in vllm.command
+    assert sglang.command is not None
+    assert "--context-length 32768 --max-running-requests 8" in sglang.command
+    assert "--tp-size 2" in sglang.command
+    share = float(vllm.command.split("--gpu-memory-utilization ")[1].split()[0])
     assert share * 85_520_809_984 >= answer.needed_bytes
 
 
-def test_a_quantised_value_cache_of_llama_cpp_asks_for_flash_attention() -> None:
-    answer = fit(load_model("qwen3-8b"), hardware("4090"), FitRequest("int4-g128", "q8_0", 4096, 1, "llama.cpp"))
+def test_a_pipeline_is_started_as_a_pipeline() -> None:
+    request = FitRequest(context_tokens=4096, devices=4, split=Split.PIPELINE)
+    _, vllm, sglang = engine_commands(fit(load_model("llama-3.1-70b"), hardware("h100"), request))
+    assert "--pipeline-parallel-size 4" in (vllm.command or "")
+    assert "--pp-size 4" in (sglang.command or "")
+
+
+def test_a_quantised_value_cache_of_llama_cpp_asks_for_flash_attention_and_servers_say_no() -> None:
+    answer = fit(load_model("qwen3-8b"), hardware("4090"), FitRequest("q4_k_m", "q8_0", 4096, 2, "llama.cpp"))
+    llama, vllm, sglang = engine_commands(answer)
+    assert "-c 8192 -np 2 -ngl 999 -ctk q8_0 -ctv q8_0 -fa on" in (llama.command or "")
+    assert vllm.command is None
+    assert sglang.command is None
+
+
+def test_weights_of_a_gguf_type_are_no_checkpoint_for_servers() -> None:
+    answer = fit(load_model("qwen3-8b"), hardware("4090"), FitRequest("q4_k_m", None, 4096, 1))
+    assert [item.command is None for item in engine_commands(answer)] == [False, True, True]
+
+
+def test_what_does_not_fit_gets_no_command_but_llama_cpps_share_of_layers() -> None:
+    answer = fit(load_model("llama-3.1-70b"), hardware("4090"), FitRequest("q4_k_m", None, 4096, 1, "llama.cpp"))
+    assert answer.offload is not None
     llama, vllm, _ = engine_commands(answer)
-    assert "-ctk q8_0 -ctv q8_0 -fa on" in llama.command
-    assert "no q8_0 cache" in vllm.note
+    assert f"-ngl {answer.offload.gpu_layers}" in (llama.command or "")
+    assert vllm.command is None
+    too_much = fit(load_model("llama-3.1-70b"), hardware("4090"), FitRequest("bf16", None, 4096, 1))
+    assert [item.command for item in engine_commands(too_much)] == [None, None, None]
 
 
 def test_a_name_with_spaces_is_quoted() -> None:
@@ -93,4 +121,4 @@ def test_a_name_with_spaces_is_quoted() -> None:
     from dataclasses import replace
 
     odd = replace(answer, model=replace(answer.model, name="a b; rm -rf x"))
-    assert "'a b; rm -rf x.gguf'" in engine_commands(odd)[0].command
+    assert "'a b; rm -rf x.gguf'" in (engine_commands(odd)[0].command or "")

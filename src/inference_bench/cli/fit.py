@@ -11,7 +11,7 @@ from inference_bench.cli.output import print_json
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel
-from inference_bench.hub import load_model
+from inference_bench.hub import load_model, served_name
 from inference_bench.predict.fit import FitRequest, fit
 from inference_bench.predict.placement import Split
 from inference_bench.units import parse_bytes, parse_count, parse_fraction, parse_tokens
@@ -47,15 +47,15 @@ def _answer(model: LoadedModel, machine: HardwareSpec | None, request: FitReques
     answer = fit(model, machine, request)
     suggestions = None
     commands: Sequence[EngineCommand] = ()
-    if machine is not None:
-        from inference_bench.predict.engine_command import engine_commands
-
-        layers = answer.offload.gpu_layers if answer.offload else None
-        commands = engine_commands(answer, num_gpus=request.devices, gpu_layers=layers)
     if options.suggest and machine is not None:
         from inference_bench.predict.suggest import suggest
 
         suggestions = suggest(model, machine, request)
+    if machine is not None:
+        from inference_bench.predict.engine_command import engine_commands
+
+        shown = suggestions[0].answer if suggestions and answer.fits is False else answer
+        commands = engine_commands(shown, served_name(options.model))
     if options.json:
         from inference_bench.report.fit_json import fit_json
 

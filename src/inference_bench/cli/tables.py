@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 
 from inference_bench.cli.output import print_json
+from inference_bench.errors import RequestError
+from inference_bench.facts.models import ModelSpec
 from inference_bench.report.tables_report import (
     formats_rows,
     hardware_rows,
@@ -20,9 +22,7 @@ def run(options: argparse.Namespace) -> int:
     if options.command == "models" and options.naive_error:
         return _naive_error(options.json)
     if options.command == "models" and options.refresh:
-        from inference_bench.hub import load_hub_model
-
-        rows = refreshed_rows(load_hub_model(options.refresh).spec)
+        rows = refreshed_rows(_from_hub(options.refresh))
     else:
         rows = {"models": models_rows, "hardware": hardware_rows, "formats": formats_rows}[options.command](
             options.name
@@ -32,6 +32,19 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(rows_text(options.command, rows))
     return 0
+
+
+def _from_hub(text: str) -> ModelSpec:
+    """The model as its config on the hub reads now.
+
+    Raises:  RequestError for what is no hub id
+    """
+    from inference_bench.hub import load_hub_model, parse_hub_id
+
+    hub_id = parse_hub_id(text)
+    if hub_id is None:
+        raise RequestError(f"{text[:80]!r} is not an id on the Hugging Face hub; write for example Qwen/Qwen3-8B")
+    return load_hub_model(hub_id).spec
 
 
 def _naive_error(as_json: bool) -> int:

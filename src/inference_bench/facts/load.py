@@ -49,6 +49,20 @@ def _from_row(row: Mapping[str, Any]) -> ModelSpec:
     return model_from_config(row["config"], row["name"], Source(row["source"], row["as_of"]))
 
 
+def known_hub_id(name: str) -> str | None:
+    """The Hugging Face id of a known model; None for a name that is not known."""
+    try:
+        row = table.find(_TABLE, "model", name)
+    except UnknownNameError:
+        return None
+    return str(row["id"])
+
+
+def is_path(text: str) -> bool:
+    """Whether the text names something that exists here."""
+    return _exists(Path(text))
+
+
 def load_model(text: str) -> LoadedModel:
     """The model a person named: a path that exists is read, anything else is looked up.
 

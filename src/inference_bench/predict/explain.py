@@ -5,12 +5,13 @@ Out:  Explanation: every rule with the bytes it gives, and which of them reprodu
 Leaves out: rules of thumb with free constants (a percentage "for overhead"), which can reproduce anything
 Read next by: report, cli.
 
-A rule matches when it lies within half the last printed digit of the figure, or within half a percent of it. A figure whose
+A rule matches when it lies within half the last printed digit of the figure, or within 0.2 % of it. A figure whose
 unit may be mixed up is tried both ways: 6.7 "GiB" that are really GB.
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -22,10 +23,12 @@ from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import QuantityError, RequestError
 from inference_bench.facts.models import Attention, LayerType, Mixer, ModelSpec
+from inference_bench.predict.placement import allocate
 from inference_bench.units import parse_bytes
 
-RELATIVE_TOLERANCE: Final = 0.005
-_FIGURE: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kMGT]?i?B?)\s*")
+RELATIVE_TOLERANCE: Final = 0.002
+_FIGURE: Final = re.compile(r"\s*(\d{1,15}(?:\.\d{1,9})?)\s*([kMGT]?i?B?)\s*")
+_LEAST_PLAIN_BYTES: Final = 100_000  # a smaller bare number with a B is more likely a count of parameters in billions
 _OTHER_UNIT: Final = {
     "KB": "KiB",
     "MB": "MiB",
@@ -123,6 +126,8 @@ def _read_figure(figure: str) -> tuple[int, int]:
     match = _FIGURE.fullmatch(figure)
     if match is None:
         raise QuantityError(f"figure {figure[:40]!r} is not an amount of memory; write for example 15.5GiB or 8.6 GB")
+    if match.group(2) == "B" and Decimal(match.group(1)) < _LEAST_PLAIN_BYTES:
+        raise QuantityError(f"figure {figure[:40]!r} may be parameters or bytes; write bytes as MB, GB, MiB or GiB")
     digits = -int(Decimal(match.group(1)).as_tuple().exponent)
     unit_bytes = parse_bytes(f"1{match.group(2)}", "figure")
     return int(Decimal(match.group(1)) * unit_bytes), round(unit_bytes / 10**digits / 2)
@@ -148,6 +153,7 @@ def _rules(model: ModelSpec, weights: WeightCount, fmt: CacheFormat, context: in
     yield Rule("true", "the cache counted by layer type", true.total_bytes, True)
     seen = {true.total_bytes}
     candidates = [
+        *_engine_rules(model, fmt, context, sequences),
         *_cache_rules(model, fmt, context, sequences),
         *_weight_rules(model, weights),
         Rule("weights + cache", "weights and cache together", weights.total + true.total_bytes, True),
@@ -161,6 +167,22 @@ def _rules(model: ModelSpec, weights: WeightCount, fmt: CacheFormat, context: in
         if rule.num_bytes > 0 and rule.num_bytes not in seen:
             seen.add(rule.num_bytes)
             yield rule
+
+
+def _engine_rules(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int) -> Iterator[Rule]:
+    """What engines allocate for the same thing; a design an engine lays out in a way that is not counted is left out."""
+    with contextlib.suppress(RequestError):
+        allocated = allocate(model, fmt, context, sequences, "llama.cpp")
+        if allocated is not None:
+            yield Rule(
+                "llama.cpp", "what llama.cpp allocates, its rounding and states included", allocated.num_bytes, True
+            )
+    with contextlib.suppress(RequestError):
+        allocated = allocate(model, fmt, context, sequences, "vllm")
+        if allocated is not None:
+            yield Rule("vLLM", "what vLLM sets aside to admit it", allocated.num_bytes, True)
+            if allocated.pool is not None and sequences == 1:
+                yield Rule("vLLM, steady", "what vLLM holds once the prompt is read", allocated.pool.steady_bytes, True)
 
 
 def _cache_rules(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int) -> Iterator[Rule]:

@@ -9,7 +9,7 @@ Read next by: report, cli.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.cache import (
@@ -32,7 +32,7 @@ from inference_bench.origin import Origin
 from inference_bench.predict.capacity import largest_that_fits
 from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
 from inference_bench.predict.placement import Placement, Placer, Split
-from inference_bench.roofline import Bound, Roof, bound, roof
+from inference_bench.roofline import Bound, LimitedBy, Roof, bound, roof
 
 if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
@@ -149,7 +149,7 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         decode=speeds[0],
         decode_expected_s=predict_seconds(speeds[0], ceiling) if speeds[0] and ceiling else None,
         prefill=speeds[1],
-        prefill_expected_s=predict_seconds(speeds[1], ceiling) if speeds[1] and ceiling else None,
+        prefill_expected_s=predict_seconds(speeds[1], ceiling) if speeds[1] and speeds[1].seconds and ceiling else None,
         assumptions=_assumptions(model.spec, weights, request, machine, placement, cache),
         offload=_offload(placer, request, context, overhead, memory) if fits is False else None,
     )
@@ -227,6 +227,8 @@ def _speeds(
         bound(name, math.ceil(work.flops * share), math.ceil(work.num_bytes * share), ceiling)
         for name, work in works.items()
     )
+    if ceiling.peak_flops_per_s is None:  # long prompts are limited by compute: memory alone would be no answer
+        prefill = replace(prefill, seconds=None, limited_by=LimitedBy.UNKNOWN)
     return decode, prefill
 
 
@@ -238,32 +240,54 @@ def _assumptions(
     placement: Placement,
     cache: CacheCount,
 ) -> tuple[str, ...]:
-    params = count_params(model)
+    """Everything the answer rests on that the request did not say: counts first, then speeds, then the model's own."""
     lines = [f"weights stored as {weights.format_name}, {weights.bits_per_weight:.4g} bits a weight, scales included"]
-    lines += weights.notes
-    if request.overhead_bytes is None:
-        lines.append("overhead of the runtime taken as 2.5 GB; give the real one when it is known")
-    if request.cache is None:
-        lines.append("cache stored in 16 bits")
-    if request.context_tokens is None:
-        lines.append("context not given: taken as 4096 tokens, or the model's own limit where that is shorter")
+    lines += [*weights.notes, *_defaults(request), *_memory_assumptions(model, cache, placement)]
+    if machine is not None:
+        lines += _speed_assumptions(model, weights, request, machine, placement)
+    return (*lines, *model.assumptions)
+
+
+def _defaults(request: FitRequest) -> list[str]:
+    lines = {
+        "overhead of the runtime taken as 2.5 GB; give the real one when it is known": request.overhead_bytes,
+        "cache stored in 16 bits": request.cache,
+        "context not given: taken as 4096 tokens, or the model's own limit where that is shorter": request.context_tokens,
+    }
+    return [line for line, given in lines.items() if given is None]
+
+
+def _memory_assumptions(model: ModelSpec, cache: CacheCount, placement: Placement) -> list[str]:
+    lines, longest = [], model.max_position_embeddings
+    if longest is not None and cache.context_tokens > longest:
+        lines.append(f"{cache.context_tokens} tokens are more than the {longest} this model says it can attend")
     if cache.state_bytes:
         lines.append(f"recurrent states stored as: {cache.state_format}")
     if placement.rule is not None:
         lines.append(f"{placement.devices} devices, {placement.split} split: {placement.rule}")
         lines.append("overhead is taken on each device; what devices send one another is not counted")
-    if params.active != params.total and machine is not None:
+    return lines
+
+
+def _speed_assumptions(
+    model: ModelSpec, weights: WeightCount, request: FitRequest, machine: HardwareSpec, placement: Placement
+) -> list[str]:
+    compute, params = request.compute_format or machine.compute_format(weights.linear_format), count_params(model)
+    lines = [f"speeds against {machine.name}: {compute or 'unknown'} dense peak; source {machine.source}"]
+    if machine.note and machine.origin is Origin.MEASURED:
+        lines.append(f"when {machine.name} was measured: {machine.note}")
+    if compute is None:
+        lines.append(
+            f"the compute rate of {machine.name} is not known: no prefill time, and decode counts memory alone"
+        )
+    if machine.is_unified:
+        lines.append(f"the memory of {machine.name} is shared with the operating system, which needs some of it")
+    if machine.memory_bytes is not None and placement.total > machine.memory_bytes:
+        lines.append("speeds are as if everything were in this memory, which it is not")
+    if params.active != params.total:
         lines.append(
             "experts read in a step: those expected when tokens choose uniformly, "
             f"with a correlation of {request.expert_correlation:g} between tokens"
         )
-    if machine is not None and machine.is_unified:
-        lines.append(f"the memory of {machine.name} is shared with the operating system, which needs some of it")
-    if machine is not None:
-        compute = request.compute_format or machine.compute_format(weights.linear_format)
-        lines.append(f"speeds against {machine.name}: {compute or 'unknown'} dense peak; source {machine.source}")
-        if machine.note and machine.origin is Origin.MEASURED:
-            lines.append(f"when {machine.name} was measured: {machine.note}")
-        lines.append("prefill is one prompt of the whole context, with the output head for its last position only")
-        lines.append(PLANNING_ASSUMPTION)
-    return (*lines, *model.assumptions)
+    lines.append("prefill is one prompt of the whole context, with the output head for its last position only")
+    return [*lines, PLANNING_ASSUMPTION]

@@ -19,13 +19,17 @@ from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel
 from inference_bench.predict.fit import FitAnswer, FitRequest, fit
 
-MAX_SUGGESTIONS: Final = 8
+MAX_SUGGESTIONS: Final = 10
 _WEIGHTS: Final = {
     "llama.cpp": ("bf16", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q3_k_m"),
     "vllm": ("bf16", "fp8", "awq"),
-    "none": ("bf16", "fp8", "int8", "int4-g128"),
+    "none": ("bf16", "fp8", "int8", "q6_k", "q5_k_m", "int4-g128", "q4_k_m"),
 }
-_CACHES: Final = {"llama.cpp": ("fp16", "q8_0", "q4_0"), "vllm": ("fp16", "fp8"), "none": ("fp16", "fp8")}
+_CACHES: Final = {
+    "llama.cpp": ("fp16", "q8_0", "q4_0"),
+    "vllm": ("fp16", "fp8"),
+    "none": ("fp16", "fp8", "q8_0", "q4_0"),
+}
 _SHORTEST_CONTEXT: Final = 1024
 
 

@@ -36,6 +36,7 @@ def cache_json(cache: CacheCount) -> dict[str, Any]:
                 "count": layer.count,
                 "bytes": layer.num_bytes,
                 "state_bytes": layer.state_bytes,
+                "cross_attention_bytes": layer.cross_attention_bytes,
                 "sliding_window": layer.sliding_window,
                 "positions": layer.positions,
                 "bytes_per_position": layer.bytes_per_position,

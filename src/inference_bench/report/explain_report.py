@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from inference_bench.predict.explain import Explanation
+from inference_bench.predict.explain import Explanation, Rule
 from inference_bench.report.text import table, wrap
 from inference_bench.units import format_bytes, format_bytes_binary, format_count, format_fraction
 
@@ -49,7 +49,7 @@ def explain_text(found: Explanation) -> str:
             format_count(rule.num_bytes),
             format_bytes(rule.num_bytes),
             format_bytes_binary(rule.num_bytes),
-            format_fraction(rule.num_bytes / found.true_bytes if found.true_bytes else None),
+            _share(rule, found.true_bytes),
             "this one" if rule.name in matching else "",
         )
         for rule in found.rules
@@ -57,3 +57,10 @@ def explain_text(found: Explanation) -> str:
     where = f"{found.model}, {format_count(found.sequences)} sequence(s) of {format_count(found.context_tokens)} tokens"
     headers = ("rule", "bytes", "decimal", "binary", "of the true cache", "")
     return f"{wrap(found.verdict)}\n{wrap(where)}\n\n{table(headers, rows, 'lrrrrl')}"
+
+
+def _share(rule: Rule, true_bytes: int) -> str:
+    """How a rule's figure stands to the true cache; weights do not stand to it at all."""
+    if not true_bytes or rule.name.startswith("weights") or "bits" in rule.name or "experts" in rule.name:
+        return ""
+    return format_fraction(rule.num_bytes / true_bytes)

@@ -26,6 +26,7 @@ from inference_bench.units import (
 )
 
 if TYPE_CHECKING:
+    from inference_bench.accounting.allocation import BlockPool
     from inference_bench.accounting.layer_split import Offload
     from inference_bench.predict.engine_command import EngineCommand
     from inference_bench.predict.naive_error import NaiveRow
@@ -117,7 +118,12 @@ def _suggestions(suggestions: Sequence[Suggestion]) -> str:
 
 
 def _commands(commands: Sequence[EngineCommand]) -> str:
-    lines = [f"  {item.engine}\n{_continued(item.command)}" for item in commands]
+    lines = [
+        wrap(f"{item.engine}: no; {item.note}", indent="  ")
+        if item.command is None
+        else f"  {item.engine}, which {item.note}\n{_continued(item.command)}"
+        for item in commands
+    ]
     return "\n".join(["to run it", *lines]) if lines else ""
 
 
@@ -174,14 +180,28 @@ def _cache_table(answer: FitAnswer) -> str:
             format_count(layer.sliding_window) if layer.sliding_window else "all",
             format_count(layer.positions),
             format_count(layer.bytes_per_position),
-            format_bytes(layer.num_bytes),
+            format_bytes(layer.num_bytes + layer.cross_attention_bytes),
             format_bytes(layer.state_bytes) if layer.state_bytes else "",
         )
         for layer in answer.cache.layers
     ]
     headers = ("cache by layer type", "layers", "window", "rows kept", "bytes each", "total", "fixed state")
     text = table(headers, rows, "lrrrrrr")
-    return f"{text}\n{wrap(_slope(answer.cache))}"
+    lines = [text, wrap(_slope(answer.cache))]
+    if answer.allocation is not None and answer.allocation.pool is not None:
+        lines.append(wrap(_pool(answer.allocation.pool)))
+    return "\n".join(lines)
+
+
+def _pool(pool: BlockPool) -> str:
+    """What vLLM's blocks mean for one request."""
+    return (
+        f"vLLM: blocks of {format_count(pool.bytes_per_block)} bytes over {sum(g.num_groups for g in pool.groups)} group(s); "
+        f"one request may hold {format_count(pool.admission_blocks)} while its prompt is read "
+        f"({format_bytes_binary(pool.admission_bytes)}, which is what it must have to be admitted), "
+        f"{format_count(pool.steady_blocks)} afterwards ({format_bytes_binary(pool.steady_bytes)}), and "
+        f"{format_count(pool.first_token_blocks)} from its first token on ({format_bytes_binary(pool.first_token_bytes)})"
+    )
 
 
 def _slope(cache: CacheCount) -> str:
