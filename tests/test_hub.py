@@ -14,6 +14,7 @@ from hub_server import FakeHub, RemoteFile, running
 from inference_bench import hub as hub_module
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import count_loaded_weights
+from inference_bench.cli.main import main
 from inference_bench.errors import (
     DownloadError,
     InferenceBenchError,
@@ -253,3 +254,15 @@ def test_without_the_extra_the_error_says_what_to_install(monkeypatch: pytest.Mo
     assert "\n" not in str(caught.value)
     with pytest.raises(UnknownNameError):
         load_model("unknown-model")
+
+
+def test_a_model_s_row_is_refreshed_from_the_hub(hub: FakeHub, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--refresh", "org/single", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["rows"]
+    assert row["params_total"] == count_params(load_model("org/single").spec).total
+    assert hub.refused == []
+
+
+def test_what_is_no_hub_id_cannot_be_refreshed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["models", "--refresh", "not an id"]) == 2
+    assert "not an id on the Hugging Face hub" in capsys.readouterr().err
