@@ -83,7 +83,7 @@ def test_one_rank_is_the_whole_model() -> None:
 
 
 @pytest.mark.parametrize(
-    ("ranks", "message"), [(3, "do not divide"), (0, "at least 1"), (8, "query heads"), (-2, "at least 1")]
+    ("ranks", "message"), [(3, "does not divide"), (0, "at least 1"), (8, "query heads"), (-2, "at least 1")]
 )
 def test_heads_that_cannot_be_divided_are_refused(ranks: int, message: str) -> None:
     with pytest.raises(RequestError, match=message):

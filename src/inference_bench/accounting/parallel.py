@@ -170,7 +170,8 @@ def _rank_attention(attention: Attention, model: ModelSpec, ranks: int) -> Atten
 
 def _divide(value: int, ranks: int, what: str, model: ModelSpec) -> int:
     if value % ranks:
-        raise RequestError(f"{model.name}: {what} ({value}) do not divide over {ranks} ranks")
+        verb = "do" if what.endswith("s") else "does"
+        raise RequestError(f"{model.name}: {what} ({value}) {verb} not divide over {ranks} ranks")
     return value // ranks
 
 

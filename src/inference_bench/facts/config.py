@@ -24,7 +24,13 @@ from inference_bench.facts.families.architectures import (
     TEXT_SECTIONS,
 )
 from inference_bench.facts.families.base import Design
-from inference_bench.facts.families.unread import name_unread, refuse_unread
+from inference_bench.facts.families.unread import (
+    name_unread,
+    other_towers,
+    refuse_negative,
+    refuse_switches,
+    refuse_unread,
+)
 from inference_bench.facts.fields import Fields, shown
 from inference_bench.facts.formats import NumberFormat, number_format
 from inference_bench.facts.models import ModelSpec
@@ -47,11 +53,13 @@ def model_from_config(config: Mapping[str, Any], name: str, source: Source) -> M
     model_type, text, assumptions = _text_part(fields)
     design = _design(model_type, text, fields)
     refuse_unread(text)
+    refuse_switches(text, design.layers)
+    parts = (*design.parts, *_towers(fields, text, design, assumptions))
+    refuse_negative((*design.layers, *design.encoder_layers, *design.prediction_layers), parts, text.what)
     assumptions += [*design.assumptions, *name_unread(text)]
     tied = _tied(fields, text, design, assumptions)
     if not design.prediction_layers and text.first(*_PREDICTION_KEYS):
         assumptions += _uncounted_prediction(text)
-    parts = (*design.parts, *_towers(model_type, fields, text, design, assumptions))
     return ModelSpec(
         name=name,
         model_type=model_type,
@@ -97,7 +105,7 @@ def _text_part(fields: Fields) -> tuple[str, Fields, list[str]]:
     model_type = model_type or TEXT_SECTION_OF.get(outer or "", outer)
     model_type = TEXT_SECTION_OF.get(model_type or "", model_type)
     if model_type is not None and model_type in FAMILY_OF:
-        return model_type, text, assumptions
+        return model_type, text, _foreign_class(fields, model_type)
     by_class = _by_class(fields)
     if by_class is not None:
         assumptions.append(f"model_type {shown(model_type)} is read as {by_class}, as the class it names says")
@@ -108,24 +116,54 @@ def _text_part(fields: Fields) -> tuple[str, Fields, list[str]]:
     return "generic", text, assumptions
 
 
+def _class_name(fields: Fields) -> str | None:
+    """The model class the config names."""
+    classes = fields.values.get("architectures")
+    named = isinstance(classes, list) and bool(classes) and isinstance(classes[0], str)
+    return classes[0] if named and isinstance(classes, list) else None
+
+
 def _by_class(fields: Fields) -> str | None:
     """The architecture of the model class the config names."""
-    classes = fields.values.get("architectures")
-    if not isinstance(classes, list) or not classes or not isinstance(classes[0], str):
-        return None
-    return OF_CLASS.get(classes[0])
+    return OF_CLASS.get(_class_name(fields) or "")
 
 
-def _towers(model_type: str, fields: Fields, text: Fields, design: Design, assumptions: list[str]) -> tuple[Any, ...]:
+def _foreign_class(fields: Fields, model_type: str) -> list[str]:
+    """What to say where the config names a class that need not be what its model_type says.
+
+    Where:  a class known here under another model_type, or code of the model's own (auto_map) for a class that
+            does not bear the model_type's name
+    """
+    name = _class_name(fields)
+    if name is None:
+        return []
+    known = OF_CLASS.get(name)
+    own_code = isinstance(fields.values.get("auto_map"), dict) and bool(fields.values["auto_map"])
+    types = (model_type, str(fields.values.get("model_type")))
+    foreign = known not in types if known else own_code and not any(_plain_class(name, kind) for kind in types)
+    if not foreign:
+        return []
+    kind = shown(model_type)
+    return [f"architectures names {shown(name)}, a class not known under model_type {kind}: read as model_type says"]
+
+
+def _plain_class(name: str, model_type: str) -> bool:
+    """Whether a class name is a model_type and the usual ending, so that the two say the same."""
+    lower, stem = name.lower(), model_type.removesuffix("_text").replace("_", "").replace("-", "")
+    endings = ("forcausallm", "lmheadmodel", "forconditionalgeneration", "model")
+    return any(lower == stem + ending for ending in endings)
+
+
+def _towers(fields: Fields, text: Fields, design: Design, assumptions: list[str]) -> tuple[Any, ...]:
     """Vision and audio towers beside a nested text config."""
-    if text is fields and "vision_config" not in fields and "audio_config" not in fields:
-        return ()
-    if "vision_config" not in fields and "audio_config" not in fields:
+    seen = "vision_config" in fields or fields.values.get("model_type") == "fuyu" or other_towers(fields)
+    if not seen and text is not fields:
         assumptions.append("only the text decoder is counted; the config describes no vision or audio towers")
+    if not seen:
         return ()
     from inference_bench.facts.families import towers
 
-    return towers.towers(model_type, fields, design, assumptions)
+    return towers.towers(fields, design, assumptions)
 
 
 def _tied(fields: Fields, text: Fields, design: Design, assumptions: list[str]) -> bool:

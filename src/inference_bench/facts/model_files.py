@@ -8,6 +8,7 @@ Read next by: load, hub.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -85,7 +86,7 @@ def read_text(path: Path) -> str:
             raise ModelConfigError(
                 f"{path.name} is too large for a configuration; allowed: up to {MAX_JSON_BYTES} bytes"
             )
-        return content.decode("utf-8")
+        return content.decode("utf-8-sig")  # some editors write a mark of the byte order
     except OSError as error:
         raise ModelConfigError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
@@ -119,7 +120,7 @@ def _load_folder(folder: Path, name: str) -> LoadedModel:
 
 def _folder_config(folder: Path) -> dict[str, Any]:
     path = folder / CONFIG_NAME
-    if not path.is_file():
+    if not os.path.lexists(path):
         raise ModelConfigError(f"the folder {folder} holds no {CONFIG_NAME}; give a model folder or a model file")
     config = parse_json_object(read_text(path), CONFIG_NAME)
     beside = folder / QUANTIZATION_NAME

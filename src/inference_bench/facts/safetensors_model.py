@@ -10,6 +10,7 @@ Packed tensors (AWQ, GPTQ, MXFP4, bitsandbytes) count as the bytes they are; how
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
@@ -169,10 +170,10 @@ def read_model_tensors(folder: Path, num_layers: int | None) -> tuple[StoredTens
 
     Raises:  ModelFileError, also naming a shard that is missing
     """
-    if (folder / INDEX_NAME).is_file():
+    if _is_there(folder / INDEX_NAME):
         index = read_index(folder / INDEX_NAME)
         return gather_shards(index, lambda shard: read_safetensors_header(_existing(folder, shard, index)), num_layers)
-    if (folder / SINGLE_NAME).is_file():
+    if _is_there(folder / SINGLE_NAME):
         return stored_tensors([read_safetensors_header(folder / SINGLE_NAME)], num_layers)
     shard = next((path.name for path in sorted(folder.glob("*.safetensors")) if is_shard(path.name)), None)
     if shard is not None:
@@ -204,7 +205,21 @@ def is_shard(name: str) -> bool:
     return _SHARD_NAME.fullmatch(name) is not None
 
 
+def _is_there(path: Path) -> bool:
+    """Whether a file is there to be read; a name that leads to no regular file is refused, never passed over.
+
+    Raises:  ModelFileError naming the file
+    """
+    if path.is_file():
+        return True
+    if os.path.lexists(path):
+        broken = path.is_symlink() and not path.exists()
+        what = "is a link to nothing" if broken else "is not a regular file"
+        raise ModelFileError(f"{path.name} in {path.parent.name} {what}; a weight file is needed, or none of that name")
+    return False
+
+
 def _existing(folder: Path, shard: str, index: SafetensorsIndex) -> Path:
-    if not (folder / shard).is_file():
+    if not _is_there(folder / shard):
         raise ModelFileError(f"the shard {shard} that {index.name} names is missing in {folder.name}")
     return folder / shard

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from inference_bench.predict.suggest import MachineRow, Suggestion
     from inference_bench.roofline import Bound
 
+NOT_COUNTED: Final = "not counted: "
 _OPTION_ROOM: Final = 20  # for the value of an option and the mark that the line goes on
 
 
@@ -68,6 +69,7 @@ def _verdict(answer: FitAnswer) -> str:
         lines.append(
             wrap("The usual formula, which charges every layer for the whole context, would have said the opposite.")
         )
+    lines += [wrap(f"{line[0].upper()}{line[1:]}.") for line in answer.assumptions if line.startswith(NOT_COUNTED)]
     if answer.offload is not None:
         lines.append(wrap(_offload(answer.offload, answer.model.num_hidden_layers)))
     return "\n".join(lines)

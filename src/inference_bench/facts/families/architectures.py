@@ -60,6 +60,7 @@ TEXT_SECTION_OF: Final = {
     "deepseek_v3_text": "deepseek_v3",
     "mllama": "mllama_text_model",
     "minimax_m3_vl": "minimax_m3_vl_text",
+    "fuyu": "persimmon",
     "kimi_vl": "deepseek_v3",
     "kimi_k25": "kimi_k2",
     "kimi_k3": "kimi_linear",
@@ -112,4 +113,9 @@ OF_CLASS: Final = {
 }
 
 # Configs whose language-model class in Transformers 5.24 holds the vision tower.
-HOLDS_TOWER: Final = frozenset({"gemma3", "gemma4", "qwen3_vl", "qwen3_vl_moe", "mistral3", "ministral3"})
+HOLDS_TOWER: Final = frozenset(
+    ("gemma3", "gemma4", "qwen3_vl", "qwen3_vl_moe", "mistral3", "ministral3", "qwen2_5_vl", "internvl", "fuyu")
+)
+
+# Classes that hold the tower, of configs that a text class can read as well.
+WHOLE_CLASSES: Final = frozenset(("Llama4ForConditionalGeneration", "MllamaForConditionalGeneration"))

@@ -62,7 +62,7 @@ def few(fields: Fields, key: str, count: int) -> int:
 
 def hidden_size_of(fields: Fields) -> int:
     """D: the width of the residual stream."""
-    return fields.integer("hidden_size", "n_embd", "d_model")
+    return fields.integer("hidden_size", "n_embd", "d_model", "n_embed")
 
 
 def num_heads_of(fields: Fields) -> int:

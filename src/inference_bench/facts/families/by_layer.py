@@ -156,10 +156,11 @@ def _step3(fields: Fields) -> Design:
     kv_heads = checked_key_value_heads(
         fields, heads, fields.integer("num_attention_groups", "num_key_value_heads", default=1)
     )
-    rank = fields.integer("share_q_dim", default=heads * size)
-    # the attention below counts queries from the hidden size; the low rank's own matrices are counted beside it
-    attention = Attention(heads, kv_heads, size)
-    extra = hidden_size * rank + rank + rank * heads * size - hidden_size * heads * size
+    rank = fields.integer("share_q_dim")
+    # the attention below counts queries, keys and values from the rank; the matrix down to it, its norm and what keys
+    # and values take from the hidden size beyond that are counted beside it
+    attention = Attention(heads, kv_heads, size, input_size=rank)
+    extra = hidden_size * rank + rank + 2 * kv_heads * size * (hidden_size - rank)
     sparse = _step_sparse(fields, num_layers)
     mixture: Block = _step_experts(fields)
     dense: Block = None if all(sparse) else FeedForward(fields.integer("intermediate_size"))

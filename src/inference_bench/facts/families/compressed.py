@@ -28,13 +28,15 @@ def build(_model_type: str, fields: Fields, _top: Fields) -> Design:
     fields.mark("qk_rope_head_dim", "n_shared_experts", "mlp_layer_types", "num_nextn_predict_layers")
     block = moe.with_shared_count(fields)
     streams = fields.integer("hc_mult", default=4)
+    # of the experts only the shared one has biases
+    biases = 2 * block.shared_intermediate_size + hidden_size if fields.boolean("mlp_bias", False) else 0
 
     def layer(index: int) -> Layer:
         return Layer(
             (_attention(fields, ratios[index]),),
             block,
             2 * hidden_size,
-            2 * _hyper_connection((2 + streams) * streams, streams * hidden_size, 3),
+            2 * _hyper_connection((2 + streams) * streams, streams * hidden_size, 3) + biases,
         )
 
     head = _hyper_connection(streams, streams * hidden_size, 1)

@@ -48,12 +48,15 @@ class _Mixers(NamedTuple):
     linear: Mixer
 
 
-def _hybrid(mixers: _Mixers, kinds: tuple[str, ...], blocks: tuple[Block, ...], hidden_size: int) -> tuple[Layer, ...]:
+def _hybrid(
+    mixers: _Mixers, kinds: tuple[str, ...], blocks: tuple[Block, ...], hidden_size: int, gate_bias: int = 0
+) -> tuple[Layer, ...]:
     """Layers that differ by mixer and by block, with two norms each."""
 
     def layer(index: int) -> Layer:
-        mixer = mixers.linear if kinds[index] == LINEAR else mixers.full
-        return Layer((mixer,), blocks[index], 2 * hidden_size)
+        if kinds[index] == LINEAR:
+            return Layer((mixers.linear,), blocks[index], 2 * hidden_size)
+        return Layer((mixers.full,), blocks[index], 2 * hidden_size, gate_bias)
 
     return repeated(layer, len(kinds))
 
@@ -85,6 +88,12 @@ def _gated_attention(fields: Fields, hidden_size: int, default_head_dim: int) ->
         query_key_norm=QueryKeyNorm.PER_HEAD,
         output_gate=OutputGate.PER_VALUE if gated else OutputGate.NONE,
     )
+
+
+def _gate_bias(attention: Attention) -> int:
+    """Biases of the output gate, which is projected together with the queries."""
+    gated = attention.query_bias and attention.output_gate is OutputGate.PER_VALUE
+    return attention.num_attention_heads * attention.head_dim if gated else 0
 
 
 def gated_delta(fields: Fields, hidden_size: int, **defaults: int) -> LinearAttention:
@@ -131,7 +140,7 @@ def _qwen(fields: Fields, with_experts: bool) -> Design:
     return Design(
         hidden_size=hidden_size,
         vocab_size=fields.integer("vocab_size"),
-        layers=_hybrid(mixers, kinds, blocks, hidden_size),
+        layers=_hybrid(mixers, kinds, blocks, hidden_size, _gate_bias(attention)),
         num_key_value_heads=attention.num_key_value_heads,
         head_dim=attention.head_dim,
         final_norm_params=hidden_size,
@@ -143,8 +152,9 @@ def _qwen(fields: Fields, with_experts: bool) -> Design:
 def _qwen_prediction(fields: Fields, attention: Attention, block: Block, hidden_size: int) -> tuple[Layer, ...]:
     """The layers of mtp_num_hidden_layers: one projection of two widths for all, three norms."""
     count = few(fields, "mtp_num_hidden_layers", fields.integer("mtp_num_hidden_layers", default=0, minimum=0))
-    shared = Layer((attention,), block, 2 * hidden_size)
-    first = Layer((attention,), block, 5 * hidden_size, 2 * hidden_size * hidden_size)
+    gate_bias = _gate_bias(attention)
+    shared = Layer((attention,), block, 2 * hidden_size, gate_bias)
+    first = Layer((attention,), block, 5 * hidden_size, 2 * hidden_size * hidden_size + gate_bias)
     return (first, *(shared for _ in range(count - 1))) if count else ()
 
 
@@ -152,11 +162,15 @@ def _olmo_hybrid(fields: Fields) -> Design:
     """OLMo hybrid: gated delta layers with a full-width gate, attention with norms over the whole width."""
     hidden_size, num_layers = hidden_size_of(fields), num_layers_of(fields)
     kinds = _kinds(fields, num_layers, lambda index: index % 4 == 3)
-    heads = num_heads_of(fields)
+    heads, bias = num_heads_of(fields), fields.boolean("attention_bias", False)
     attention = Attention(
         heads,
         key_value_heads_of(fields, heads),
         head_dim_of(fields, hidden_size, heads),
+        query_bias=bias,
+        key_bias=bias,
+        value_bias=bias,
+        output_bias=bias,
         query_key_norm=QueryKeyNorm.PER_WIDTH,
     )
     key_dim = fields.integer("linear_key_head_dim", default=max(1, 3 * hidden_size // (4 * heads)))

@@ -123,7 +123,8 @@ def _indexed_layers(model_type: str, fields: Fields, num_layers: int) -> tuple[b
 
 def _blocks(model_type: str, fields: Fields, num_layers: int) -> tuple[Block, ...]:
     if model_type in _DENSE_ONLY:
-        return (FeedForward(fields.integer("intermediate_size")),) * num_layers
+        bias = model_type == "minicpm3" and fields.boolean("mlp_bias", False)
+        return (FeedForward(fields.integer("intermediate_size"), bias=bias),) * num_layers
     sparse = moe.after_first_dense(_FIRST_DENSE.get(model_type, 0))(fields, num_layers)
     fields.mark("num_experts", "num_local_experts")
     mixture: Block = moe.with_shared_count(fields)

@@ -51,9 +51,12 @@ def _zamba2(fields: Fields) -> Design:
         state_size=fields.integer("mamba_d_state", default=64),
         n_groups=fields.integer("mamba_ngroups", default=1),
         conv_kernel=fields.integer("mamba_d_conv", default=4),
-        conv_bias=fields.boolean("use_conv_bias", True),
+        conv_bias=True,  # whatever use_conv_bias says
         bias=False,
     )
+    fields.mark("use_conv_bias")
+    if not fields.boolean("tie_word_embeddings", True):
+        raise fields.refuse("tie_word_embeddings is false, which unties the shared blocks too; not counted yet")
     hybrids, rank = kinds.count("hybrid"), fields.integer("adapter_rank", default=128)
     blocks = fields.integer("num_mem_blocks", default=1)
     # the block's weights stand once in `parts`; what each layer adds of its own is a projection and an adapter

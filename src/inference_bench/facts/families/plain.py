@@ -25,7 +25,7 @@ from inference_bench.facts.families.base import (
     unknown_kind,
 )
 from inference_bench.facts.families.plain_rows import ROWS, Plain
-from inference_bench.facts.fields import Fields
+from inference_bench.facts.fields import Fields, shown
 from inference_bench.facts.models import Attention, FeedForward, Layer, Part, QueryKeyNorm
 
 _WIDTH_KEYS: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size")
@@ -33,7 +33,20 @@ _WIDTH_KEYS: Final = ("intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_siz
 
 def build(model_type: str, fields: Fields, _top: Fields) -> Design:
     """The design of a plain decoder."""
-    return build_row(ROWS[model_type], fields)
+    row = ROWS[model_type]
+    if model_type == "gpt2":
+        row = _gpt2(row, fields)
+    if model_type == "stablelm" and fields.boolean("use_parallel_residual", False):
+        row = row._replace(num_norms=1)  # the block has no second norm then
+    return build_row(row, fields)
+
+
+def _gpt2(row: Plain, fields: Fields) -> Plain:
+    """GPT-2, and SantaCoder as first released: GPT-2 with one key and value head for all queries."""
+    kind = fields.string("attention_head_type")
+    if kind not in (None, "multihead", "multiquery"):
+        raise fields.refuse(f"attention_head_type is {shown(kind)}; counted: multihead, multiquery")
+    return row._replace(key_value_heads=1) if kind == "multiquery" else row
 
 
 def build_row(row: Plain, fields: Fields, attention: Attention | None = None) -> Design:

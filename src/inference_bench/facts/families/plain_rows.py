@@ -122,7 +122,7 @@ _GLM4_MOE: Final = Plain(
 
 ROWS: Final[Mapping[str, Plain]] = {
     "llama": Plain(mlp_bias_field="mlp_bias"),
-    "cwm": Plain(windows=rules.every_nth_is_full(8192, 4), biased=""),
+    "cwm": Plain(windows=rules.every_nth_is_full(8192, 4), biased="", mlp_bias_field="mlp_bias"),
     "mistral": Plain(windows=rules.every_layer_or_4096, biased=""),
     "ministral": Plain(windows=rules.every_layer_or_4096, biased=""),
     "ministral3": Plain(windows=rules.every_layer, biased=""),
@@ -212,7 +212,9 @@ ROWS: Final[Mapping[str, Plain]] = {
     "codegen": Plain(
         biased="", mlp_bias=True, norm_values=2, num_norms=1, gated=False, width_in_hidden=4, head_bias=True
     ),
-    "gpt_neox": Plain(bias_default=True, mlp_bias=True, norm_values=2, gated=False),
+    "gpt_neox": Plain(
+        bias_default=True, mlp_bias=True, norm_values=2, gated=False, understood=("use_parallel_residual",)
+    ),
     "bloom": Plain(
         bias_field=None, mlp_bias=True, norm_values=2, gated=False, tied=True, width_in_hidden=4, embedding_norm=True
     ),
@@ -242,7 +244,13 @@ ROWS: Final[Mapping[str, Plain]] = {
     "granite": Plain(mlp_bias_field="mlp_bias"),
     "granitemoe": Plain(experts=_mixtral),
     "granitemoeshared": Plain(experts=_granite_shared),
-    "smollm3": Plain(windows=rules.if_used, tied=True, key_value_heads=4, understood=("no_rope_layers",)),
+    "smollm3": Plain(
+        windows=rules.if_used,
+        mlp_bias_field="mlp_bias",
+        tied=True,
+        key_value_heads=4,
+        understood=("no_rope_layers",),
+    ),
     "seed_oss": Plain(
         biased="qkv",
         output_bias_field="attention_out_bias",
@@ -253,7 +261,7 @@ ROWS: Final[Mapping[str, Plain]] = {
     ),
     "hunyuan_v1_dense": Plain(query_key_norm=PER_HEAD),
     "ernie4_5": Plain(bias_field="use_bias", mlp_bias_field="use_bias", tied=True),
-    "ernie4_5_moe": Plain(bias_field="use_bias", experts=_ernie, sparse=_ernie_layers, tied=True),
+    "ernie4_5_moe": Plain(biased="", experts=_ernie, sparse=_ernie_layers, tied=True),
     "dots1": Plain(
         windows=rules.above_max_window_layers,
         query_key_norm=PER_HEAD,
@@ -262,7 +270,7 @@ ROWS: Final[Mapping[str, Plain]] = {
     ),
     "apertus": Plain(query_key_norm=PER_HEAD, gated=False, other_params=2),
     "arcee": Plain(mlp_bias_field="mlp_bias", gated=False),
-    "helium": Plain(head_dim=128),
+    "helium": Plain(biased="qkv", mlp_bias_field="mlp_bias", head_dim=128),
     "nemotron": Plain(mlp_bias_field="mlp_bias", gated=False, norm_values=2),
     "iquestcoder": Plain(mlp_bias_field="mlp_bias"),
     "internlm3": Plain(bias_field="qkv_bias", mlp_bias_field="bias", head_dim=128),
@@ -284,7 +292,6 @@ ROWS: Final[Mapping[str, Plain]] = {
     ),
     "hy_v3": Plain(
         query_key_norm=PER_HEAD,
-        mlp_bias_field="mlp_bias",
         experts=moe.with_shared_count,
         sparse=moe.after_first_dense(1),
         head_dim=128,
@@ -301,5 +308,5 @@ ROWS: Final[Mapping[str, Plain]] = {
     "orion": Plain(biased="", norm_values=2),
     "xverse": Plain(biased=""),
     "aquila": Plain(biased=""),
-    "solar_open": Plain(experts=moe.with_shared_count),
+    "solar_open": Plain(biased="qkv", experts=moe.with_shared_count),
 }

@@ -179,16 +179,11 @@ def _nemotron_kinds(fields: Fields) -> tuple[str, ...]:
 def _nemotron_h(fields: Fields) -> Design:
     """Nemotron-H: every layer is one thing, a Mamba-2 block, attention, a dense block or experts."""
     hidden_size, kinds = hidden_size_of(fields), _nemotron_kinds(fields)
-    heads = num_heads_of(fields)
-    bias, mlp_bias = fields.boolean("attention_bias", False), fields.boolean("mlp_bias", False)
+    heads, mlp_bias = num_heads_of(fields), fields.boolean("mlp_bias", False)
     attention = Attention(
         heads,
         key_value_heads_of(fields, heads),
         head_dim_of(fields, hidden_size, heads, None if "attention_head_dim" in fields else 128),
-        query_bias=bias,
-        key_bias=bias,
-        value_bias=bias,
-        output_bias=bias,
     )
     fields.mark("sliding_window")
     mamba = Mamba2(
@@ -198,8 +193,13 @@ def _nemotron_h(fields: Fields) -> Design:
         n_groups=fields.integer("n_groups", "mamba_n_groups", default=8),
         conv_kernel=fields.integer("conv_kernel", "mamba_d_conv", default=4),
         conv_bias=fields.boolean("use_conv_bias", True),
-        bias=fields.boolean("mamba_proj_bias", False) or fields.boolean("use_bias", False),
+        bias=fields.boolean("use_bias", False),
     )
+    fields.mark("mamba_proj_bias")  # the class reads use_bias alone
+    if fields.boolean("attention_bias", False):
+        raise fields.refuse("attention_bias is true, which released classes read in unlike ways; not counted yet")
+    if mlp_bias and "moe" in kinds:
+        raise fields.refuse("mlp_bias is true, which is not counted for experts yet")
     layers: dict[str, Layer] = {
         "mamba": Layer((mamba,), None, hidden_size),
         "attention": Layer((attention,), None, hidden_size),
@@ -294,7 +294,8 @@ def _falcon_h1(fields: Fields) -> Design:
     if fields.boolean("projectors_bias", False):
         raise fields.refuse("projectors_bias is true, which is not counted yet")
     block = FeedForward(fields.integer("intermediate_size"), bias=fields.boolean("mlp_bias", False))
-    layer = Layer((attention, mamba), block, 2 * hidden_size)
+    in_bias = mamba.conv_channels + inner + mamba.num_heads if mamba.bias else 0  # the projection out has none
+    layer = Layer((attention, replace(mamba, bias=False)), block, 2 * hidden_size, in_bias)
     return hybrid_design(fields, hidden_size, (layer,) * num_layers, attention)
 
 

@@ -158,7 +158,8 @@ def _hunyuan_moe(fields: Fields) -> Design:
     width = fields.integer("intermediate_size")
     dense, block = FeedForward(width), _hunyuan_experts(fields, num_experts, width)
     skipped = fields.integer("moe_layer_num_skipped", default=0, minimum=0)
-    factor = fields.integer("cla_share_factor", default=1) if fields.boolean("use_cla", False) else 1
+    shares = fields.boolean("use_cla", False)
+    factor = fields.integer("cla_share_factor", default=1) if shares else 1
 
     def layer(index: int) -> Layer:
         owner = index - index % factor if index % factor else None
@@ -213,7 +214,8 @@ def _mimo_v2(fields: Fields) -> Design:
         sinks=fields.boolean("add_swa_attention_sink_bias", True),
     )
     fields.mark("attention_chunk_size", "sliding_window_size", "n_shared_experts")
-    fields.boolean("attention_bias", False)
+    if fields.boolean("attention_bias", False):
+        full, window = (replace(mixer, query_bias=True, key_bias=True, value_bias=True) for mixer in (full, window))
     sparse = _mimo_sparse(fields, num_layers)
     mixture: Block = moe.with_shared_count(fields)
     dense: Block = None if all(sparse) else FeedForward(fields.integer("intermediate_size"))
