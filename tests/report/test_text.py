@@ -91,3 +91,8 @@ def test_a_text_from_outside_cannot_move_the_cursor_or_turn_the_writing_directio
     assert shown.isprintable()
     assert [char for char in shown if char.isascii()] == list("a[2Jbc")
     assert "\x1b" not in table(("a\x1b[31m",), [("b\x1b[0m",)], "l")
+
+
+def test_a_percent_sign_keeps_what_follows_it_and_stays_with_its_number() -> None:
+    assert wrap("within 15.0 %, so (12 %). Then") == "within 15.0 %, so (12 %). Then"
+    assert wrap("about 15.0 %, so", max_columns=9).splitlines() == ["about", "15.0 %,", "so"]

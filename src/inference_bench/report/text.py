@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 100
 _GAP: Final = "  "
 _MIN_TEXT_COLUMNS: Final = 12
-_WORD: Final = re.compile(r"\S+(?: %)?")
+_WORD: Final = re.compile(r"\S+(?: %\S*)?")
 
 
 def verify_text(result: VerifyResult) -> str:
