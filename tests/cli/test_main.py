@@ -239,3 +239,52 @@ def test_a_reader_that_closes_the_pipe_gets_no_traceback() -> None:
     os.close(write)
     assert "Traceback" not in done.stderr
     assert done.returncode == 3
+
+
+def test_a_mistake_of_the_program_is_one_line_and_an_exit_code(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_options: object) -> int:
+        raise AssertionError("two\nlines")
+
+    monkeypatch.setattr("inference_bench.cli.tables.run", broken)
+    assert main(["formats"]) == 3
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "internal error (AssertionError: two lines)" in said
+
+
+def test_a_terminal_that_knows_only_ascii_shows_escapes() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "inference_bench", "fit", "\u00fcber-model"],
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert b"\\xfcber-model" in done.stderr
+    assert b"Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--requests", "1000000"], "1000000 requests is more"),
+        (["--concurrency", "20000"], "20000 requests in flight is more"),
+        (["--prompt-tokens", "2000000"], "2000000 prompt tokens is more"),
+        (["--output-tokens", "2000000"], "2000000 output tokens is more"),
+        (["--requests", "1000", "--prompt-tokens", "1000000"], "prompt tokens in all is more"),
+    ],
+)
+def test_a_load_too_large_to_hold_is_refused(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: list[str], said: str
+) -> None:
+    assert main(["load", "http://127.0.0.1:9", "--runs", str(tmp_path), *options]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_no_threads_is_refused_and_not_taken_for_the_default(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["verify", "--threads", "0", "--runs", str(tmp_path)]) == 2
+    assert "0 threads" in capsys.readouterr().err

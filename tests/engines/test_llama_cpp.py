@@ -2,6 +2,9 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -75,3 +78,18 @@ def test_a_configuration_crosses_to_the_other_process_unchanged() -> None:
     config = replace(CONFIG, model_path='/a "b"/ü\n.gguf', flash_attention=False, port=8080, cache_type_v="q8_0")
     assert "\n" not in config.to_json()
     assert HostConfig(**json.loads(config.to_json())) == config
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its pipe was closed")
+def test_the_process_of_the_engine_ends_when_its_starter_was_gone_before_it_looked() -> None:
+    read, write = os.pipe()
+    os.close(write)
+    done = subprocess.run(
+        [sys.executable, "-m", "inference_bench.engines.llama_cpp_host", CONFIG.to_json()],
+        stdin=read,
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    os.close(read)
+    assert (done.returncode, done.stdout, done.stderr) == (1, b"", b"")

@@ -131,6 +131,9 @@ def test_a_users_own_machine_may_state_its_interconnect_and_power() -> None:
         ({"bandwidth": -1}, "above zero"),
         ({"bandwidth": float("nan")}, "above zero"),
         ({"bandwidth": True}, "above zero"),
+        ({"bandwidth": 10**400}, "below 1e24"),
+        ({"bandwidth": 1e300}, "below 1e24"),
+        ({"bandwidth": "1e15 TB/s"}, "below 1e24"),
         ({"bandwidth": 1, "peak": {"bf17": 1}}, "bf17"),
         ({"bandwidth": 1, "peak": 3}, "table"),
         ({"bandwith": 1}, "unknown field"),
@@ -143,7 +146,18 @@ def test_a_description_that_cannot_be_used_is_refused_by_field(values: dict[str,
         hardware_from_description(values, "mine.toml")
 
 
-@pytest.mark.parametrize(("name", "text"), [("a.toml", "= broken"), ("b.json", "[1]"), ("c.json", "{")])
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.toml", "= broken"),
+        ("b.json", "[1]"),
+        ("c.json", "{"),
+        ("deep.toml", "a=" + "[" * 5000),
+        ("long.toml", "bandwidth=" + "9" * 5000),
+        ("deep.json", '{"a":' + "[" * 5000),
+    ],
+    ids=lambda value: value[:12],
+)
 def test_a_broken_description_file_is_refused(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     with pytest.raises(HardwareFileError, match=name):

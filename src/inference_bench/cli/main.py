@@ -9,6 +9,7 @@ Leaves out: arithmetic; each command makes one library call and hands the result
 from __future__ import annotations
 
 import argparse
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -197,6 +198,7 @@ def _add_report(commands: Commands[Parser]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the only place that turns errors into exit codes."""
+    _print_what_the_terminal_cannot_show_as_escapes()
     namespace = build_parser().parse_args(arguments)
     try:
         return _run(namespace)
@@ -216,6 +218,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             file=sys.stderr,
         )
         return WORLD_FAILED
+    except Exception as error:  # a mistake in this program: still one line, and still an exit code
+        print(
+            f"inference-bench: internal error ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+            "please report it with the command that led to it",
+            file=sys.stderr,
+        )
+        return WORLD_FAILED
+
+
+def _print_what_the_terminal_cannot_show_as_escapes() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # not one that a caller put in its place, and not one that is closed
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _run(namespace: argparse.Namespace) -> int:

@@ -46,6 +46,7 @@ def run(options: argparse.Namespace) -> int:
 def _shown(result: Mapping[str, Any], folder: Path) -> str:
     """A verification's reading and where its page is; a load run's metrics again, from its raw samples."""
     if (folder / REPORT_FILE).is_file():
-        lines = [wrap(printable(str(line))) for line in result.get("reading", ())]
+        reading = result.get("reading")
+        lines = [wrap(printable(str(line))) for line in (reading if isinstance(reading, list) else ())]
         return "\n".join([*lines, "", f"report: {folder / REPORT_FILE}"])
     return metrics_text(summarise(read_records(folder).records))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import signal
 import sys
 from dataclasses import asdict, dataclass
@@ -101,6 +102,10 @@ def _end_with_the_starter() -> None:
 
         fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)
+        closed_already = select.poll()
+        closed_already.register(0, 0)  # a hang-up is always told, and one from before now sends no signal
+        if closed_already.poll(0):
+            os._exit(1)
 
 
 def _available_memory_bytes() -> int | None:
@@ -144,10 +149,12 @@ def main(argument: str) -> None:
 
     _refuse_more_memory_than_there_is(xllamacpp)
     server = xllamacpp.Server(build_params(HostConfig(**json.loads(argument)), xllamacpp))
-    with answer:
-        print(json.dumps({"address": server.listening_address}), file=answer)
-    sys.stdin.buffer.read()
-    os._exit(0)
+    try:
+        with answer:
+            print(json.dumps({"address": server.listening_address}), file=answer)
+        sys.stdin.buffer.read()
+    finally:
+        os._exit(0)  # not by an exception: the server's threads would keep the process alive
 
 
 if __name__ == "__main__":

@@ -19,6 +19,7 @@ from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.sender import get_json, post_json
 from inference_bench.measure.target import Target
 
+_LONGEST_TEXT: Final = 4096  # more than any path or name; only a server that means harm says more
 _UNNAMED_BUILD: Final = "b0-unknown"  # what llama.cpp prints when it was built outside its repository
 
 
@@ -44,7 +45,8 @@ def whole_number(value: Any) -> int | None:
 
 
 def _text(value: Any) -> str | None:
-    return value if isinstance(value, str) and value else None
+    """A JSON value if it is text, short and such as a file can hold, else None."""
+    return value[:_LONGEST_TEXT].encode("utf-8", "replace").decode() if isinstance(value, str) and value else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,6 @@ Read next by: roofline, predict.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -128,17 +127,21 @@ def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareS
     )
 
 
+_LEAST_AMOUNT: Final = 1e-3
+_MOST_AMOUNT: Final = 1e24  # beyond every machine, and far from where floating point ends
+
+
 def _amount(value: object, unit: str, what: str) -> float:
     from inference_bench.errors import QuantityError
     from inference_bench.units import parse_bytes, parse_rate
 
     if isinstance(value, str):
         try:
-            return float(parse_bytes(value, what)) if unit == "B" else parse_rate(value, unit, what)
+            value = parse_bytes(value, what) if unit == "B" else parse_rate(value, unit, what)
         except QuantityError as error:
             raise HardwareFileError(str(error)) from None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _LEAST_AMOUNT <= value <= _MOST_AMOUNT:
         raise HardwareFileError(
-            f"{what} is {shown(value)}; a number above zero in {unit}, or text with a unit, is needed"
+            f"{what} is {shown(value)}; a number above zero (and below 1e24) in {unit}, or text with a unit, is needed"
         )
     return float(value)

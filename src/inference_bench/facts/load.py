@@ -110,3 +110,5 @@ def _read_description(path: Path) -> Mapping[str, Any]:
         raise HardwareFileError(f"{path.name} is not valid TOML: {error}") from None
     except RequestError as error:
         raise HardwareFileError(str(error)) from None
+    except (ValueError, RecursionError):
+        raise HardwareFileError(f"{path.name} is nested too deep, or holds a number too long, to be read") from None

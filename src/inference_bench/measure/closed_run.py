@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
+from inference_bench.errors import RequestError
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
@@ -24,6 +26,11 @@ from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.measure.warmup import warm_up
 from inference_bench.metrics import Metrics, summarise
 from inference_bench.workload import ClosedLoop, RequestShape, Workload
+
+_MOST_REQUESTS: Final = 100_000  # their bodies are made before the clock starts, and held
+_MOST_IN_FLIGHT: Final = 10_000  # each is a connection, and an open file
+_MOST_TOKENS: Final = 1 << 20
+_MOST_TOKENS_IN_ALL: Final = 200_000_000  # about 1 GB of text
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +72,15 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
 
     Raises:  RequestError, ServerError, MeasurementError, StorageError; samples measured by then are kept
     """
+    for what, asked, most in (
+        ("requests", request.num_requests, _MOST_REQUESTS),
+        ("requests in flight", request.concurrency, _MOST_IN_FLIGHT),
+        ("prompt tokens", request.prompt_tokens, _MOST_TOKENS),
+        ("output tokens", request.output_tokens, _MOST_TOKENS),
+        ("prompt tokens in all", request.num_requests * request.prompt_tokens, _MOST_TOKENS_IN_ALL),
+    ):
+        if asked > most:
+            raise RequestError(f"{asked} {what} is more than one load run takes; ask for at most {most}")
     say = progress or (lambda _text: None)
     workload = Workload(
         "closed loop",
@@ -77,7 +93,11 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
     )
     if target.model is None:
         target = Target(
-            target.base_url, first_served_model(target), target.endpoint, request.api_key, target.extra_body
+            target.base_url,
+            first_served_model(target, request.timeout_s),
+            target.endpoint,
+            request.api_key,
+            target.extra_body,
         )
     floor = measure_client_floor()
     folder = RunFolder.create(request.runs, "load")
@@ -109,13 +129,13 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
     )
 
 
-def first_served_model(target: Target) -> str | None:
+def first_served_model(target: Target, timeout_s: float) -> str | None:
     """The first model a server lists; None when it lists none.
 
     Raises:  ServerError, StreamError when it cannot be asked
     """
-    reply = get_json(target, "/v1/models")
+    reply = get_json(target, "/v1/models", Timeouts(total_s=timeout_s))
     models = reply.get("data") if isinstance(reply, dict) else None
     first = models[0] if isinstance(models, list) and models else None
     name = first.get("id") if isinstance(first, dict) else None
-    return name if isinstance(name, str) else None
+    return name.encode("utf-8", "replace").decode() if isinstance(name, str) else None

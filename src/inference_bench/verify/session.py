@@ -110,6 +110,8 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
 
     Raises:  RequestError, UnknownNameError, ModelFileError, DownloadError, ServerError, StorageError
     """
+    if request.num_threads is not None and request.num_threads < 1:
+        raise RequestError(f"{request.num_threads} threads cannot run anything; ask for 1 or more")
     if request.url is None:
         if request.machine is not None and request.machine.origin is Origin.PUBLISHED:
             raise RequestError(
