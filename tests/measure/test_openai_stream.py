@@ -394,3 +394,9 @@ def test_a_finished_stream_without_done_is_complete_and_says_so() -> None:
     status, remark = reply_of(CHUNK, FINISH).verdict()
     assert status is RequestStatus.COMPLETED
     assert remark == "the stream ended after the finish reason and before [DONE]"
+
+
+@pytest.mark.parametrize("reason", ["sk-abc123", "the prompt was this", "a" * 41, "naïve"])
+def test_a_reason_that_is_not_one_plain_word_is_not_kept(reason: str) -> None:
+    chunk = {"choices": [{"index": 0, "text": "", "finish_reason": reason}]}
+    assert parse_payload(json.dumps(chunk)) == (Finish("other"),)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import re
 import socket
 import ssl
 import time
@@ -37,6 +38,7 @@ except ImportError as error:
         "sending requests needs the package h11; install it with: pip install 'inference-bench[bench]'"
     ) from error
 
+_MEDIA_TYPE: Final = re.compile(r"[a-z]{1,20}/[a-z.+-]{1,40}")  # any other might repeat a key, and is not kept
 READ_BYTES: Final = 16 * KIBI  # small on purpose: asyncio's own 256 KiB buffer is allocated anew for every read
 
 
@@ -278,6 +280,7 @@ class Exchange:
             raise ExchangeError(FailureKind.BROKEN, "the reply has no status line")
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
         content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+        content_type = content_type if _MEDIA_TYPE.fullmatch(content_type) else ""
         encoding = headers.get("content-encoding", "identity").strip().lower()
         return Head(event.status_code, content_type, encoding, headers.get("location", ""))
 

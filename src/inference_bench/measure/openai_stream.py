@@ -30,6 +30,7 @@ MAX_COUNT: Final = MEBI * MEBI
 DONE_PAYLOAD: Final = "[DONE]"
 
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
+_REASON: Final = re.compile(r"[A-Za-z_]{1,40}")  # anything else might repeat a prompt or a key, and is not kept
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
 
 
@@ -230,7 +231,7 @@ def _parse_choice(choice: dict[str, object]) -> list[StreamEvent]:
     if not events and not finish and "role" in delta:
         events.append(RoleOnly())
     if finish:
-        events.append(Finish(one_line(finish, 40)))
+        events.append(Finish(finish if _REASON.fullmatch(finish) else "other"))
     return events
 
 
