@@ -3,12 +3,18 @@
 In:   a ByteSource: a file, a browser's dropped file, a remote file read by range
 Out:  ByteWindow: the next bytes or numbers, or a ModelFileError that says what was wanted and where the file ends
 Leaves out: what the bytes mean
-Read next by: gguf.
+Read next by: gguf; safetensors, which opens its files here too.
 """
 
 from __future__ import annotations
 
+import os
+import stat
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import FileIO
 from typing import Any, Final, Protocol
 
 from inference_bench.errors import ModelFileError
@@ -27,6 +33,47 @@ class ByteSource(Protocol):
 
     def read(self, offset: int, num_bytes: int) -> bytes:
         """Up to num_bytes from offset on; empty at and past the end of the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource:
+    """A file on disk, open for reading."""
+
+    file: FileIO
+    size: int
+
+    def read(self, offset: int, num_bytes: int) -> bytes:
+        """Up to num_bytes from offset on."""
+        self.file.seek(offset)
+        return self.file.read(num_bytes)
+
+
+@contextmanager
+def open_model_file(path: str | os.PathLike[str], kind: str, hint: str = "") -> Iterator[FileSource]:
+    """One regular file, unbuffered; a folder, a pipe or a device is refused before it is opened.
+
+    Where:    kind is what an error calls the file, "GGUF"; hint follows when it is no regular file
+
+    Raises:   ModelFileError if it cannot be read, also while it is
+    """
+    name = os.fspath(path)
+    try:
+        status = os.stat(name)
+        if not stat.S_ISREG(status.st_mode):
+            found = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+            raise ModelFileError(f"cannot read the {kind} file {name!r}: it is {found}{hint}")
+        with open(name, "rb", buffering=0) as file:
+            yield FileSource(file, status.st_size)
+    except ModelFileError:
+        raise
+    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
+        reason = getattr(error, "strerror", None) or error
+        raise ModelFileError(f"cannot read the {kind} file {name!r}: {reason}") from error
+
+
+def shown(text: str) -> str:
+    """Text from a file as an error prints it: quoted, on one line, not longer than 80 characters."""
+    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 class ByteWindow:

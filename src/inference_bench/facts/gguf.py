@@ -15,16 +15,14 @@ Source: ggml, docs/gguf.md (versions 2 and 3)
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
-from typing import Any, BinaryIO, Final
+from typing import Any, Final
 
 from inference_bench.errors import ModelFileError
-from inference_bench.facts.byte_window import ByteSource, ByteWindow
+from inference_bench.facts.byte_window import ByteSource, ByteWindow, open_model_file, shown
 from inference_bench.facts.gguf_header import (
     MAX_KEPT_VALUES,
     GGUFArray,
@@ -33,7 +31,6 @@ from inference_bench.facts.gguf_header import (
     GGUFTensor,
     MetadataValue,
     described,
-    shown,
 )
 from inference_bench.units import KIBI, MEBI
 
@@ -274,34 +271,13 @@ def parse_gguf_header(source: ByteSource, name: str = "the given bytes") -> GGUF
     return header
 
 
-@dataclass(frozen=True, slots=True)
-class _FileSource:
-    file: BinaryIO
-    size: int
-
-    def read(self, offset: int, num_bytes: int) -> bytes:
-        self.file.seek(offset)
-        return self.file.read(num_bytes)
-
-
 def read_gguf_header(path: str | os.PathLike[str]) -> GGUFHeader:
     """Read the header of a GGUF file on disk.
 
     Raises:   ModelFileError if the file cannot be read, or its header is refused (see parse_gguf_header)
     """
-    name = os.fspath(path)
-    try:
-        status = os.stat(name)
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise ModelFileError(f"cannot read the GGUF file {name!r}: it is {kind}; give the path of one .gguf file")
-        with open(name, "rb", buffering=0) as file:
-            return parse_gguf_header(_FileSource(file, status.st_size), name)
-    except ModelFileError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise ModelFileError(f"cannot read the GGUF file {name!r}: {reason}") from error
+    with open_model_file(path, "GGUF", "; give the path of one .gguf file") as source:
+        return parse_gguf_header(source, os.fspath(path))
 
 
 def check_tensor_extents(header: GGUFHeader, size_of: Callable[[GGUFTensor], int]) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from inference_bench.errors import ModelFileError
+from inference_bench.facts.byte_window import shown
 from inference_bench.units import KIBI
 
 MAX_KEPT_VALUES: Final = 4 * KIBI  # a longer array of numbers keeps only its count
@@ -128,11 +129,6 @@ class GGUFHeader:
         allowed = f"{kind.__name__} or an array of up to {MAX_KEPT_VALUES} of it"
         found = described(value)
         raise ModelFileError(f"GGUF file {self.name!r}: key {shown(key)} holds {found}; allowed: {allowed}")
-
-
-def shown(text: str) -> str:
-    """Text from a file as an error prints it: quoted, on one line, not longer than 80 characters."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 def described(value: MetadataValue) -> str:

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from inference_bench.errors import ModelFileError
+from inference_bench.facts.byte_window import shown
 from inference_bench.units import KIBI
 
 MAX_TEXT_BYTES: Final = KIBI
@@ -21,11 +22,6 @@ MAX_TEXT_BYTES: Final = KIBI
 _SPACE: Final = re.compile(rb"[ \t\r\n]*")
 _STRING: Final = re.compile(rb'"((?:[^"\\\x00-\x1f]++|\\["\\/bfnrt]|\\u[0-9a-fA-F]{4})*+)"')
 _FLAT_OBJECT: Final = re.compile(rb"\{[^{}]{0,1024}\}")
-
-
-def shown(text: str) -> str:
-    """Text from a file as an error prints it: quoted, on one line, not longer than 80 characters."""
-    return repr(text if len(text) <= 80 else text[:77] + "...")
 
 
 class JsonWalker:

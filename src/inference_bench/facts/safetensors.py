@@ -15,15 +15,14 @@ from __future__ import annotations
 
 import math
 import os
-import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final
 
 from inference_bench.errors import ModelFileError
-from inference_bench.facts.byte_window import ByteSource
-from inference_bench.facts.json_walker import JsonWalker, shown
+from inference_bench.facts.byte_window import ByteSource, open_model_file, shown
+from inference_bench.facts.json_walker import JsonWalker
 from inference_bench.units import KIBI, MEBI
 
 MAX_HEADER_BYTES: Final = 32 * MEBI  # the format allows 100 MB; 100,000 tensors take about 13 MB
@@ -214,31 +213,10 @@ def _check_layout(tensors: tuple[SafetensorsTensor, ...], data_offset: int, size
         raise ModelFileError(f"{what}: {word}: the tensors end at byte {data_offset + end}, the file at byte {size}")
 
 
-@dataclass(frozen=True, slots=True)
-class _FileSource:
-    file: Any
-    size: int
-
-    def read(self, offset: int, num_bytes: int) -> bytes:
-        self.file.seek(offset)
-        return bytes(self.file.read(num_bytes))
-
-
 def read_safetensors_header(path: str | os.PathLike[str]) -> SafetensorsHeader:
     """Read the header of a safetensors file on disk.
 
     Raises:   ModelFileError if the file cannot be read, or its header is refused
     """
-    name = os.fspath(path)
-    try:
-        status = os.stat(name)
-        if not stat.S_ISREG(status.st_mode):
-            kind = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
-            raise ModelFileError(f"cannot read the safetensors file {name!r}: it is {kind}")
-        with open(name, "rb", buffering=0) as file:
-            return parse_safetensors_header(_FileSource(file, status.st_size), os.path.basename(name))
-    except ModelFileError:
-        raise
-    except (OSError, ValueError) as error:  # ValueError: a path that no file can have
-        reason = getattr(error, "strerror", None) or error
-        raise ModelFileError(f"cannot read the safetensors file {name!r}: {reason}") from error
+    with open_model_file(path, "safetensors") as source:
+        return parse_safetensors_header(source, os.path.basename(os.fspath(path)))

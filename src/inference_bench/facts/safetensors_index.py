@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from inference_bench.facts.json_walker import JsonWalker, shown
+from inference_bench.facts.byte_window import shown
+from inference_bench.facts.json_walker import JsonWalker
 from inference_bench.units import KIBI, MEBI
 
 MAX_INDEX_BYTES: Final = 32 * MEBI

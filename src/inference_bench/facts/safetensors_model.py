@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.errors import ModelFileError
+from inference_bench.facts.byte_window import shown
 from inference_bench.facts.formats import NumberFormat, number_format
-from inference_bench.facts.json_walker import shown
 from inference_bench.facts.models import StoredTensor, TensorRole
 from inference_bench.facts.safetensors import SafetensorsHeader, SafetensorsTensor, read_safetensors_header
 from inference_bench.facts.safetensors_index import MAX_INDEX_BYTES, SafetensorsIndex, parse_safetensors_index
