@@ -1,0 +1,82 @@
+"""What one forward step costs in time: the one interface that latency, capacity, plans and the simulator take.
+
+In:   what each sequence brings to a step
+Out:  seconds
+Leaves out: queueing and admission (a scheduler decides what is in a step)
+Read next by: latency, capacity, plan.
+
+Bounds and stated shares of the peaks are one formula (`PeakShares`); what real engines reach is `efficiency.EngineCost`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from inference_bench.accounting.cache import CacheFormat
+from inference_bench.accounting.experts import UNIFORM_ROUTING
+from inference_bench.accounting.weights import WeightCount
+from inference_bench.accounting.work import HeadPositions, SequenceStep, StepWork, count_step_work
+from inference_bench.errors import RequestError
+from inference_bench.facts.models import ModelSpec
+from inference_bench.roofline import Roof, bound
+
+
+class StepCost(Protocol):
+    """Anything that says how long a step takes."""
+
+    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """Seconds of one step in which these sequences share one read of the weights."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ServedModel:
+    """A model in the formats it is served in: all that the work of a step depends on."""
+
+    model: ModelSpec
+    weights: WeightCount
+    cache_format: CacheFormat
+    head_positions: HeadPositions = HeadPositions.LAST
+    expert_correlation: float = UNIFORM_ROUTING
+
+    def work(self, sequences: Sequence[SequenceStep]) -> StepWork:
+        """FLOPs and bytes of one step."""
+        return count_step_work(
+            self.model, self.weights, self.cache_format, sequences, self.head_positions, self.expert_correlation
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PeakShares:
+    """A step at stated shares of both ceilings; with shares of 1 it is the bound.
+
+    Formula:  max(bytes / (s · BW), FLOPs / (m · P_peak)), both divided evenly over the devices
+    Where:    s bandwidth_share, m compute_share (the MFU of prefill), each in 0..1
+    Unit:     seconds
+    Ignores:  launch overhead and what devices send one another
+    """
+
+    served: ServedModel
+    ceiling: Roof
+    bandwidth_share: float = 1.0
+    compute_share: float = 1.0
+    devices: int = 1
+
+    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """Seconds of one step.
+
+        Raises:  RequestError if neither ceiling is known
+        """
+        work = self.served.work(sequences)
+        bandwidth, peak = self.ceiling.bandwidth_bytes_per_s, self.ceiling.peak_flops_per_s
+        reached = Roof(
+            None if bandwidth is None else bandwidth * self.bandwidth_share * self.devices,
+            None if peak is None else peak * self.compute_share * self.devices,
+            self.ceiling.compute_format,
+        )
+        seconds = bound("step", work.flops, work.num_bytes, reached).seconds
+        if seconds is None:
+            raise RequestError("neither the bandwidth nor the compute rate is known, so no time can be derived")
+        return seconds
