@@ -1,8 +1,8 @@
 """Work on a machine: the least time physics allows, and what sets it. The one max() in the project.
 
-In:   StepWork or an Operation, and HardwareSpec
-Out:  Bound (seconds, limited by memory or compute) and the table of phases and operations
-Leaves out: efficiency; a bound assumes peak bandwidth and dense peak compute, perfectly overlapped
+In:   FLOPs, bytes of memory and bytes between devices, or a StepWork; HardwareSpec
+Out:  Roof (the ceilings) and Bound (seconds, and which of memory, compute and interconnect sets them)
+Leaves out: efficiency; a bound assumes the peak of each resource, all of them perfectly overlapped
 Read next by: predict, compare, charts.
 """
 
@@ -11,12 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from inference_bench.accounting.cache import CacheFormat
-from inference_bench.accounting.weights import WeightCount
-from inference_bench.accounting.work import HeadPositions, StepWork, count_step_work, decode_batch, prompt
+from inference_bench.accounting.work import StepWork
 from inference_bench.facts.formats import NumberFormat
 from inference_bench.facts.hardware import HardwareSpec
-from inference_bench.facts.models import ModelSpec
 
 
 class LimitedBy(StrEnum):
@@ -24,19 +21,22 @@ class LimitedBy(StrEnum):
 
     MEMORY = "memory"
     COMPUTE = "compute"
+    INTERCONNECT = "interconnect"
     UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Roof:
-    """A machine's two ceilings for one compute format.
+    """A machine's ceilings for one compute format.
 
-    Where:  None is a rate that is not known; the other then stands alone
+    Where:  None is a rate that is not known; the others then stand alone. link_bytes_per_s is what a device sends to the
+            others in one direction
     """
 
     bandwidth_bytes_per_s: float | None
     peak_flops_per_s: float | None
     compute_format: str | None
+    link_bytes_per_s: float | None = None
 
     @property
     def ridge_flops_per_byte(self) -> float | None:
@@ -66,7 +66,8 @@ class Roof:
 class Bound:
     """The least time some work can take.
 
-    Where:  fraction_of_peak is the share of peak compute the bound leaves reachable; None where a rate is not known
+    Where:  fraction_of_peak is the share of peak compute the bound leaves reachable; None where a rate is not known;
+            link_bytes is what one device sends to the others
     """
 
     name: str
@@ -75,6 +76,7 @@ class Bound:
     seconds: float | None
     limited_by: LimitedBy
     fraction_of_peak: float | None
+    link_bytes: int = 0
 
     @property
     def intensity(self) -> float | None:
@@ -85,6 +87,8 @@ class Bound:
 def roof(machine: HardwareSpec, weights: NumberFormat, compute_format: str | None = None) -> Roof:
     """The ceilings that products with these weights meet on this machine: weight-only int4 computes in 16 bits.
 
+    Where:   half of the interconnect's figure, which sums both directions, is what a device can send
+
     Raises:  RequestError if the compute format asked for is not in the machine's table
     """
     from inference_bench.errors import RequestError
@@ -93,86 +97,45 @@ def roof(machine: HardwareSpec, weights: NumberFormat, compute_format: str | Non
     if compute_format is not None and compute_format not in machine.peak_flops_per_s:
         known = ", ".join(machine.peak_flops_per_s) or "none"
         raise RequestError(f"{machine.name} has no dense {compute_format} rate; known rates: {known}")
-    return Roof(machine.bandwidth_bytes_per_s, machine.peak_flops_per_s[chosen] if chosen else None, chosen)
+    link = None if machine.interconnect_bytes_per_s is None else machine.interconnect_bytes_per_s / 2
+    return Roof(machine.bandwidth_bytes_per_s, machine.peak_flops_per_s[chosen] if chosen else None, chosen, link)
 
 
-def bound(name: str, flops: int, num_bytes: int, ceiling: Roof) -> Bound:
-    """The least time `flops` and `num_bytes` take under a roof.
+def bound(name: str, flops: int, num_bytes: int, ceiling: Roof, link_bytes: int = 0) -> Bound:
+    """The least time `flops`, `num_bytes` and `link_bytes` take under a roof.
 
-    Formula:  max(bytes / BW, FLOPs / P_peak)
+    Formula:  max(bytes / BW, FLOPs / P_peak, sent bytes / (interconnect / 2))
+    Where:    sending is one more arm, not a sum: it may overlap with the rest of a step; nothing sent, no such arm
     Unit:     seconds
     Ignores:  latency, launch overhead, imperfect overlap: all of them only add
     """
     memory = None if ceiling.bandwidth_bytes_per_s is None else num_bytes / ceiling.bandwidth_bytes_per_s
     compute = None if ceiling.peak_flops_per_s is None else flops / ceiling.peak_flops_per_s
     arms = {LimitedBy.COMPUTE: compute, LimitedBy.MEMORY: memory}
+    if link_bytes and ceiling.link_bytes_per_s is not None:
+        arms[LimitedBy.INTERCONNECT] = link_bytes / ceiling.link_bytes_per_s
     known = {resource: seconds for resource, seconds in arms.items() if seconds is not None}
     if not known:
-        return Bound(name, flops, num_bytes, None, LimitedBy.UNKNOWN, None)
+        return Bound(name, flops, num_bytes, None, LimitedBy.UNKNOWN, None, link_bytes)
     limit = max(known, key=lambda resource: known[resource])
     seconds = known[limit]
     fraction = compute / seconds if compute is not None and seconds else None
-    return Bound(name, flops, num_bytes, seconds, limit, fraction)
+    return Bound(name, flops, num_bytes, seconds, limit, fraction, link_bytes)
 
 
-def bound_step(name: str, work: StepWork, ceiling: Roof) -> Bound:
+def bound_step(name: str, work: StepWork, ceiling: Roof, link_bytes: int = 0) -> Bound:
     """The least time of one forward step: summed traffic against summed FLOPs, never a sum of phases."""
-    return bound(name, work.flops, work.num_bytes, ceiling)
+    return bound(name, work.flops, work.num_bytes, ceiling, link_bytes)
 
 
-def bound_operations(work: StepWork, ceiling: Roof) -> tuple[Bound, ...]:
-    """Where each operation of a step sits, taken alone."""
-    return tuple(bound(operation.name, operation.flops, operation.num_bytes, ceiling) for operation in work.operations)
+def bound_sending(name: str, link_bytes: int, ceiling: Roof) -> Bound:
+    """The least time a device needs to send so much to the others, taken alone.
 
-
-@dataclass(frozen=True, slots=True)
-class RooflineTable:
-    """Where the phases of serving a model sit on a machine, and the operations inside them."""
-
-    model: str
-    machine: str
-    ceiling: Roof
-    context_tokens: int
-    batch: int
-    prompt_tokens: int
-    phases: tuple[Bound, ...]
-    operations: tuple[tuple[str, Bound], ...]  # (phase, operation)
-    assumptions: tuple[str, ...]
-
-
-def roofline_table(
-    model: ModelSpec,
-    weights: WeightCount,
-    cache_format: CacheFormat,
-    machine: HardwareSpec,
-    *,
-    context_tokens: int,
-    batch: int,
-    prompt_tokens: int,
-    compute_format: str | None = None,
-) -> RooflineTable:
-    """Decode at a batch and context, and prefill of a prompt, as phases and as operations.
-
-    Raises:  RequestError
+    Formula:  bytes / (interconnect / 2): its figure counts both directions
+    Unit:     seconds; None where the interconnect is not known
+    Ignores:  latency of a message, which is most of the time of a small one
     """
-    ceiling = roof(machine, weights.linear_format, compute_format)
-    works = {
-        "prefill": count_step_work(model, weights, cache_format, prompt(prompt_tokens), HeadPositions.LAST),
-        "decode": count_step_work(model, weights, cache_format, decode_batch(context_tokens, batch)),
-    }
-    return RooflineTable(
-        model=model.name,
-        machine=machine.name,
-        ceiling=ceiling,
-        context_tokens=context_tokens,
-        batch=batch,
-        prompt_tokens=prompt_tokens,
-        phases=tuple(bound_step(phase, work, ceiling) for phase, work in works.items()),
-        operations=tuple((phase, item) for phase, work in works.items() for item in bound_operations(work, ceiling)),
-        assumptions=(
-            f"peak of {ceiling.compute_format or 'an unknown format'}, dense; weights stored as {weights.format_name}",
-            "bytes are counted, not read from hardware counters: each weight once a step, the cache attended, the cache added",
-            "the output head is computed for the last prompt position only",
-            *model.assumptions,
-        ),
-    )
+    rate = ceiling.link_bytes_per_s
+    if rate is None:
+        return Bound(name, 0, 0, None, LimitedBy.UNKNOWN, None, link_bytes)
+    return Bound(name, 0, 0, link_bytes / rate, LimitedBy.INTERCONNECT, None, link_bytes)

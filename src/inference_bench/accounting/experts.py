@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inference_bench.accounting.params import expert_weights
+from inference_bench.accounting.params import expert_weights, kept_by_identity
 from inference_bench.errors import RequestError
 from inference_bench.facts.models import MixtureOfExperts, ModelSpec, TensorRole
 
@@ -49,15 +49,23 @@ def expect_expert_fraction(model: ModelSpec, num_tokens: int, correlation: float
     Formula:  Σ layers (distinct / E)·routed / Σ layers routed; 1 for a model without experts
     """
     read, total = 0.0, 0
-    for layer, count in model.layer_groups():
-        block = layer.feed_forward
-        if not isinstance(block, MixtureOfExperts):
-            continue
-        shapes = expert_weights(block, model.hidden_size)
-        routed = count * sum(shape.num_params for shape in shapes if shape.role is TensorRole.EXPERT)
+    for block, routed in _routed_params(model):
         distinct = expect_distinct_experts(block.num_experts, block.experts_per_token, num_tokens, correlation)
         read, total = read + routed * distinct / block.num_experts, total + routed
     return read / total if total else 1.0
+
+
+@kept_by_identity
+def _routed_params(model: ModelSpec) -> tuple[tuple[MixtureOfExperts, int], ...]:
+    """Each distinct layer's mixture, with the parameters of its routed experts in all such layers."""
+    found = []
+    for layer, count in model.layer_groups():
+        block = layer.feed_forward
+        if isinstance(block, MixtureOfExperts):
+            shapes = expert_weights(block, model.hidden_size)
+            routed = count * sum(shape.num_params for shape in shapes if shape.role is TensorRole.EXPERT)
+            found.append((block, routed))
+    return tuple(found)
 
 
 def count_expected_expert_bytes(

@@ -79,10 +79,7 @@ def tensor_parallel_share(
     """
     rank = rank_model(model, ranks)
     whole, part = count_params(model), count_params(rank)
-    weight_bytes = sum(
-        -(-num_bytes * _values(part, names) // max(1, _values(whole, names)))
-        for num_bytes, names in _components(weights)
-    )
+    weight_bytes = sum(_share(num_bytes, names, whole, part) for num_bytes, names in _components(weights))
     full = count_cache(model, fmt, context_tokens, sequences, state_format).total_bytes
     share = count_cache(rank, fmt, context_tokens, sequences, state_format).total_bytes
     return RankShare(
@@ -95,15 +92,44 @@ def tensor_parallel_share(
     )
 
 
+def rank_weights(model: ModelSpec, weights: WeightCount, ranks: int) -> WeightCount:
+    """The weights of one rank, component by component, as tensor_parallel_share sums them.
+
+    Where:   a table that is divided by rows has a token's row on one rank: each reads a share of it on average
+    Unit:    bytes
+    Raises:  RequestError as rank_model
+    """
+    if ranks == 1:
+        return weights
+    whole, part = count_params(model), count_params(rank_model(model, ranks))
+    components = zip(("embedding", "head", "attention", "dense", "experts"), _components(weights), strict=False)
+    share = {name: _share(num_bytes, names, whole, part) for name, (num_bytes, names) in components}
+    return replace(
+        weights,
+        embedding=share["embedding"],
+        head=share["head"],
+        attention=share["attention"],
+        feed_forward=share["dense"] + weights.router,
+        experts=share["experts"],
+        embedding_row=-(-weights.embedding_row // ranks),
+        num_values=part.total,
+    )
+
+
+def _share(num_bytes: int, names: tuple[str, ...], whole: ParameterCount, part: ParameterCount) -> int:
+    """Bytes of a component that are on one rank, rounded up."""
+    return -(-num_bytes * _values(part, names) // max(1, _values(whole, names)))
+
+
 def _components(weights: WeightCount) -> tuple[tuple[int, tuple[str, ...]], ...]:
     """Bytes of each component, and the parameters it stands for; none for what every rank holds whole."""
     return (
         (weights.embedding, ("embedding",)),
         (weights.head, ("head",)),
         (weights.attention, ("attention", "state_space")),
-        (weights.feed_forward, ("feed_forward", "shared_experts", "router")),
+        (weights.feed_forward - weights.router, ("feed_forward", "shared_experts")),
         (weights.experts, ("experts",)),
-        (weights.norm + weights.other + weights.vision + weights.lookup + weights.draft, ()),
+        (weights.router + weights.norm + weights.other + weights.vision + weights.lookup + weights.draft, ()),
     )
 
 

@@ -69,6 +69,7 @@ class WeightCount:
     lookup: int = 0
     draft: int = 0
     notes: tuple[str, ...] = ()
+    router: int = 0  # of feed_forward, what routers take
 
     @property
     def total(self) -> int:
@@ -153,6 +154,7 @@ def count_weights(model: ModelSpec, plan: WeightPlan) -> WeightCount:
         + sum(_part_bytes(part, plan, "vision") for part in rest if _is_tower(part)),
         lookup=sum(table.count_bytes(part.num_params, part.row_values) for part in tables),
         notes=plan.notes,
+        router=by_role[TensorRole.ROUTER],
     )
 
 
@@ -285,6 +287,7 @@ def count_stored_weights(
         origin=Origin.COUNTED,
         num_values=num_params or sum(tensor.num_values for tensor in everything),
         notes=_stored_notes(sums[TensorRole.DRAFT]),
+        router=sums[TensorRole.ROUTER],
     )
 
 

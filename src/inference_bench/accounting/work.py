@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from inference_bench.accounting.cache import MAX_CONTEXT_TOKENS, MAX_SEQUENCES, CacheFormat
 from inference_bench.accounting.experts import UNIFORM_ROUTING, count_expected_expert_bytes
-from inference_bench.accounting.params import count_params
+from inference_bench.accounting.params import count_params, kept_by_identity
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import RequestError
-from inference_bench.facts.models import Attention, ModelSpec
+from inference_bench.facts.models import Attention, Mixer, ModelSpec
 
 
 class HeadPositions(StrEnum):
@@ -180,7 +180,7 @@ def count_step_work(
     positions = sum(step.num_new * step.count for step in sequences)
     num_sequences = sum(step.count for step in sequences)
     head_count = num_sequences if head_positions is HeadPositions.LAST else positions
-    params = count_params(model)
+    params = _params(model)
     dense = params.feed_forward + params.shared_experts + params.router
     read_experts = count_expected_expert_bytes(model, weights.experts, positions, correlation)
     operations = (
@@ -200,6 +200,11 @@ def count_step_work(
     return StepWork(kept, positions, num_sequences)
 
 
+# a step is counted thousands of times for one model: what depends on the model alone is counted once
+_params = kept_by_identity(count_params)
+_mixer_groups = kept_by_identity(ModelSpec.mixer_groups)
+
+
 def _reused_params(model: ModelSpec) -> int:
     """Parameters of blocks that several layers share, once for each use beyond the first."""
     return sum(part.num_params * (part.uses - 1) for part in model.parts)
@@ -208,14 +213,9 @@ def _reused_params(model: ModelSpec) -> int:
 def _mixers(model: ModelSpec, fmt: CacheFormat, sequences: Sequence[SequenceStep]) -> tuple[Operation, Operation]:
     """Scores and weighted values over the cache, and the updates of recurrent states."""
     attention, recurrent = MixerWork(0, 0, 0), MixerWork(0, 0, 0)
-    for mixer, num_layers in model.mixer_groups():
+    for mixer, num_layers in _mixer_groups(model):
         for step in sequences:
-            if isinstance(mixer, Attention):
-                work, is_state = attention_work(mixer, fmt, step.num_cached, step.num_new), False
-            else:
-                from inference_bench.accounting import rare_work
-
-                work, is_state = rare_work.mixer_work(mixer, fmt, step.num_cached, step.num_new, model.state_bits)
+            work, is_state = mixer_work(mixer, fmt, step.num_cached, step.num_new, model.state_bits)
             layers = num_layers * step.count
             if is_state:
                 recurrent = recurrent.plus(work, layers)
@@ -246,13 +246,19 @@ def attention_work(attention: Attention, fmt: CacheFormat, num_cached: int, num_
     )
 
 
-def matrix_intensity(rows: int, columns: int, batch: int, bytes_per_value: float) -> float:
+def matrix_intensity(
+    rows: int, columns: int, batch: float, bytes_per_value: float, vector_bytes_per_value: float | None = None
+) -> float:
     """FLOPs a byte of an m×n matrix times B columns, each operand moved once.
 
-    Formula:  2·m·n·B / (b·(m·n + n·B + m·B)); B = 1 is the matrix-vector product
+    Formula:  2·m·n·B / (b·m·n + b'·(n·B + m·B)); B = 1 is the matrix-vector product
+    Where:    b bytes a value of the matrix, b' of the columns: the same unless only the weights are quantised; B may be
+              an average
     Unit:     FLOP/byte
     """
-    return 2 * rows * columns * batch / (bytes_per_value * (rows * columns + columns * batch + rows * batch))
+    columns_bytes = bytes_per_value if vector_bytes_per_value is None else vector_bytes_per_value
+    moved = bytes_per_value * rows * columns + columns_bytes * batch * (columns + rows)
+    return 2 * rows * columns * batch / moved
 
 
 def decode_attention_intensity(attention: Attention, bytes_per_value: float) -> float:
@@ -262,3 +268,17 @@ def decode_attention_intensity(attention: Attention, bytes_per_value: float) -> 
     Unit:     FLOP/byte
     """
     return 2 * attention.num_attention_heads / (attention.num_key_value_heads * bytes_per_value)
+
+
+def mixer_work(
+    mixer: Mixer, fmt: CacheFormat, num_cached: int, num_new: int, state_bits: int | None = None
+) -> tuple[MixerWork, bool]:
+    """Work of one layer's mixer for one sequence, and whether it is a recurrent state's.
+
+    Unit:  FLOPs and bytes
+    """
+    if isinstance(mixer, Attention):
+        return attention_work(mixer, fmt, num_cached, num_new), False
+    from inference_bench.accounting import rare_work
+
+    return rare_work.mixer_work(mixer, fmt, num_cached, num_new, state_bits)
