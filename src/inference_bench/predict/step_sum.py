@@ -21,9 +21,10 @@ from typing import Final
 from inference_bench.errors import RequestError
 
 CLOSE_TOLERANCE: Final = 1e-10
-WIDE_TOLERANCE: Final = 1e-4
 _CLOSE_PRICES: Final = 500
 _PATIENCE: Final = 100
+_WIDENINGS: Final = 6  # up to 1e-4
+_MOST_PRICES: Final = 1_000_000
 _TERM_BY_TERM: Final = 16
 _SAMPLES: Final = (0.0711, 0.1618, 0.3819, 0.6443, 0.8277, 0.9391)  # between the nodes, and in step with no period
 
@@ -45,7 +46,7 @@ def sum_steps(price: Callable[[int], float], num_steps: int) -> StepSum:
     """The sum of price(0) + ... + price(num_steps - 1).
 
     Unit:    seconds, within the tolerance it states
-    Raises:  RequestError for a price that is not a finite time of zero or more
+    Raises:  RequestError for a price that is not a finite time of zero or more, or a sum of too many corners
     """
     known = _Known(price)
     seconds = math.fsum(_pieces(known, 0, num_steps))
@@ -62,12 +63,14 @@ class _Known:
 
     def __call__(self, index: int) -> float:
         if index not in self.prices:
+            if len(self.prices) >= _MOST_PRICES:
+                raise RequestError(f"more than {_MOST_PRICES} steps would have to be priced; ask for fewer tokens")
             self.prices[index] = checked_seconds(self.price(index))
         return self.prices[index]
 
     def tolerance(self) -> float:
         waited = max(0, len(self.prices) - _CLOSE_PRICES) // _PATIENCE
-        return min(CLOSE_TOLERANCE * 10.0**waited, WIDE_TOLERANCE)
+        return CLOSE_TOLERANCE * 10.0 ** min(waited, _WIDENINGS)
 
 
 def checked_seconds(seconds: float) -> float:
