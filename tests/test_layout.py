@@ -18,11 +18,12 @@ PURE = [
     "facts.mixers", "facts.model_files", "facts.models", "facts.quantization", "facts.quantization_methods", "facts.safetensors",
     "facts.safetensors_index", "facts.safetensors_model",
     "accounting.allocation", "accounting.allocation.llama_cpp", "accounting.allocation.vllm", "accounting.cache",
+    "accounting.communication", "accounting.step_operations",
     "accounting.experts", "accounting.layer_split", "accounting.llama_cpp_mix", "accounting.parallel", "accounting.params",
     "accounting.rare_mixers", "accounting.rare_work", "accounting.weight_plan", "accounting.weights", "accounting.work",
     "predict.capacity", "predict.engine_command", "predict.explain", "predict.fit", "predict.latency", "predict.naive_error",
-    "predict.placement", "predict.suggest",
-    "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
+    "predict.intensities", "predict.phases", "predict.placement", "predict.step_cost", "predict.step_sum", "predict.suggest",
+    "report", "report.explain_report", "report.picture", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
     "report.html",
 ]  # fmt: skip
 

@@ -9,7 +9,8 @@ from inference_bench.accounting.work import count_step_work, decode_batch
 from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import hardware
-from inference_bench.roofline import LimitedBy, Roof, bound, bound_step, roof, roofline_table
+from inference_bench.predict.phases import roofline_table
+from inference_bench.roofline import LimitedBy, Roof, bound, bound_step, roof
 from shapes import cache_in, reference_model
 
 amounts = st.integers(1, 10**15)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from inference_bench.measure.machine import probe as probe
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
-    from inference_bench.roofline import roofline_table as roofline_table
+    from inference_bench.predict.phases import roofline_table as roofline_table
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
 
@@ -36,7 +36,7 @@ _HOME = {
     "probe": "measure.machine",
     "FitRequest": "predict.fit",
     "fit": "predict.fit",
-    "roofline_table": "roofline",
+    "roofline_table": "predict.phases",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
 }

@@ -90,6 +90,39 @@ def test_roofline_has_every_key_it_promises(capsys: pytest.CaptureFixture[str]) 
         assert keys <= set(item)
 
 
+def test_roofline_over_several_devices_has_an_all_reduce_and_its_bytes(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "roofline", "qwen3-8b", "--on", "h100", "--devices", "2", "--chunk", "512")
+    assert [phase["name"] for phase in found["phases"]] == ["prefill", "decode", "hybrid"]
+    sends = [item for item in found["operations"] if item["name"] == "all-reduce"]
+    assert [item["limited_by"] for item in sends] == ["interconnect"] * 3
+    assert all(item["bytes"] == item["interconnect_bytes"] > 0 for item in sends)
+    assert found["batch_curve"]["limit_tokens_per_s"] > found["batch_curve"]["rows"][-1]["tokens_per_s"]
+    assert {"products", "experts", "step", "step_turns"} == set(found["balance_batch"])
+    assert {"name", "detail", "flops_per_byte", "grows_with_batch"} == set(found["intensities"][0])
+
+
+def test_roofline_draws_both_charts_and_still_prints_its_answer(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    files = [tmp_path / "roof.json", tmp_path / "batch.json"]
+    found = run_json(
+        capsys, "roofline", "qwen3-8b", "--on", "h100", "--chart", str(files[0]), "--batch-chart", str(files[1])
+    )
+    assert found["schema"] == "inference-bench/roofline/1"
+    assert all(json.loads(file.read_text(encoding="utf-8"))["layer"] for file in files)
+
+
+def test_a_picture_without_the_package_that_draws_says_how_to_install_it(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    file = tmp_path / "roof.svg"
+    assert main(["roofline", "qwen3-8b", "--on", "h100", "--chart", str(file)]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, file.exists()) == ("", False)
+    assert "pip install 'inference-bench[bench]'" in shown.err
+
+
 @pytest.mark.parametrize("command", ["models", "hardware", "formats"])
 def test_every_table_row_has_its_source_and_date(capsys: pytest.CaptureFixture[str], command: str) -> None:
     rows = run_json(capsys, command)["rows"]
@@ -102,6 +135,8 @@ TEXT_COMMANDS = [
     ["fit", "gemma-3-27b", "--on", "h100", "--context", "128k", "--sequences", "4", "--engine", "llama.cpp"],
     ["fit", "qwen3-8b"],
     ["roofline", "gemma-3-27b", "--on", "b200", "--context", "128k"],
+    ["roofline", "qwen3-30b-a3b", "--on", "h100", "--devices", "4", "--chunk", "512", "--batch", "1000000"],
+    ["roofline", "deepseek-v3", "--on", "dgx spark", "--batch", "7"],
     ["models"],
     ["models", "phi-4"],
     ["hardware"],
@@ -141,6 +176,12 @@ MISTAKES = [
     (["fit", "/nowhere/config.json"], "no file"),
     (["roofline", "qwen3-8b", "--on", "a100", "--compute", "fp8"], "bf16"),
     (["roofline", "qwen3-8b", "--on", "a100", "--batch", "0"], "at least 1"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--context", "0"], "at least 1"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--prompt", "1e30"], "at most"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--devices", "0"], "1..65536"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--devices", "7"], "7"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--chunk", "8k"], "at most 4096"),
+    (["roofline", "qwen3-8b", "--on", "a100", "--chart", "roof.png"], ".svg, .html, .json"),
     (["hardware", "abacus"], "known"),
     (["report", "/nowhere"], "not a run folder"),
     (["load", "ftp://127.0.0.1"], "http"),

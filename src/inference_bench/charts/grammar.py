@@ -123,8 +123,8 @@ def chart(frame: Frame, description: str, encoding: Spec, layers: Iterable[Spec]
     }
 
 
-def layer(mark: Spec, rows: Sequence[Row], **encoding: Spec) -> Spec:
-    """One kind of mark, a mark for each row."""
+def layer(mark: Spec, rows: Sequence[Row], **encoding: Spec | None) -> Spec:
+    """One kind of mark, a mark for each row; None takes away what the chart's own encoding says, so that a rule spans it."""
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 

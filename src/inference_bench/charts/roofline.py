@@ -55,7 +55,7 @@ def roofline_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None
     rows = [row for row in map(_point_row, result.points) if row is not None]
     if not rows:
         return None
-    plot = _Plot.around(rows, result.ceiling, width_px)
+    plot = RoofPlot.around(rows, result.ceiling, width_px)
     contexts = [context_label(tokens) for tokens in sorted({row["context_tokens"] for row in rows})]
     frame, (colour, shape) = place_legends(
         plot.frame,
@@ -122,7 +122,7 @@ def _words(rows: Sequence[Row], ceiling: Roof) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plot:
+class RoofPlot:
     """The ranges of both axes in a frame, from which the slope of the roof on the screen follows."""
 
     frame: Frame
@@ -132,7 +132,7 @@ class _Plot:
     high_y: float
 
     @classmethod
-    def around(cls, rows: Sequence[Row], ceiling: Roof, width_px: int) -> _Plot:
+    def around(cls, rows: Sequence[Row], ceiling: Roof, width_px: int) -> RoofPlot:
         """Ranges that hold every point, every ceiling and the ridge, with room for their labels."""
         xs = [row["intensity_flops_per_byte"] for row in rows]
         xs += [ceiling.ridge_flops_per_byte] if ceiling.ridge_flops_per_byte else []
@@ -143,7 +143,7 @@ class _Plot:
         plot = cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
         return plot._with_room_for_label(ceiling)
 
-    def _with_room_for_label(self, ceiling: Roof) -> _Plot:
+    def _with_room_for_label(self, ceiling: Roof) -> RoofPlot:
         """The same, begun further to the left where the memory roof is shorter than its label."""
         plot = self
         for _ in range(_MAX_WIDENINGS):
@@ -167,6 +167,19 @@ class _Plot:
         inset: float = (self.high_x / self.low_x) ** (_INSET_PX / self.frame.plot_width)
         return max(self.low_x, self.low_y / bandwidth_bytes_per_s) * inset
 
+    def x_px(self, intensity: float) -> float:
+        """How far right of the plot's left edge an intensity is."""
+        return self.frame.plot_width * math.log(intensity / self.low_x) / math.log(self.high_x / self.low_x)
+
+    def y_px(self, flops_per_s: float) -> float:
+        """How far below the plot's top edge a rate is."""
+        return self.frame.height * math.log(self.high_y / flops_per_s) / math.log(self.high_y / self.low_y)
+
+    def rate_at_px(self, y_px: float) -> float:
+        """The rate so far below the plot's top edge."""
+        rate: float = self.high_y * (self.low_y / self.high_y) ** (y_px / self.frame.height)
+        return rate
+
     def encoding(self) -> Spec:
         """Both axes."""
         xs = log_ticks(self.low_x, self.high_x, 5 if is_narrow(self.frame.width) else 9)
@@ -180,11 +193,15 @@ class _Plot:
 
     def roof_layers(self, ceiling: Roof) -> list[Spec]:
         """The roof, its ridge, and what each part is; only the parts whose rates are known."""
+        roof, *labels = self.named_roof_layers(ceiling)
+        return [roof, *self._ridge_layers(ceiling), *labels]
+
+    def named_roof_layers(self, ceiling: Roof) -> list[Spec]:
+        """The roof, and what its parts are."""
         line = {"type": "line", "stroke": LIGHT["ink"], "strokeWidth": 2, "clip": True}
         slope: Spec = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
         return [
             layer(line, self._roof(ceiling)),
-            *self._ridge_layers(ceiling),
             text(self._flat_labels(ceiling), align="right", baseline="bottom", dy=-6),
             text(self._slope_labels(ceiling), **slope),
         ]

@@ -117,6 +117,18 @@ def _add_roofline(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--batch", metavar="B", default="1", help="sequences decoding together; default 1")
     parser.add_argument("--prompt", metavar="T", help="tokens of the prompt in prefill; default: the context")
+    parser.add_argument(
+        "--chunk",
+        metavar="N",
+        help="add a step in which the batch decodes and the prompt's last N tokens are prefilled",
+    )
+    parser.add_argument(
+        "--devices", metavar="N", default="1", help="how many of the machine share each layer; default 1"
+    )
+    parser.add_argument(
+        "--chart", metavar="FILE", help="draw the roof and its points: .svg, .html or .json (Vega-Lite)"
+    )
+    parser.add_argument("--batch-chart", metavar="FILE", help="draw decode tokens/s over batch, with its limit")
 
 
 def _add_tables(commands: Commands[Parser]) -> None:

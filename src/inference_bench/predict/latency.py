@@ -272,16 +272,18 @@ class BatchLimits:
     """What aggregate tokens a second tend to as the batch grows.
 
     Where:  None is a rate that is not known, or nothing to move
+    Unit:   tokens/s
     """
 
     memory_tokens_per_s: float | None
     compute_tokens_per_s: float | None
+    interconnect_tokens_per_s: float | None = None
 
     @property
     def tokens_per_s(self) -> float | None:
-        """The lower of both."""
-        known = [rate for rate in (self.memory_tokens_per_s, self.compute_tokens_per_s) if rate is not None]
-        return min(known, default=None)
+        """The lowest of them."""
+        rates = (self.memory_tokens_per_s, self.compute_tokens_per_s, self.interconnect_tokens_per_s)
+        return min((rate for rate in rates if rate is not None), default=None)
 
 
 def predict_batch_curve(cost: StepCost, context_tokens: int, batches: Sequence[int]) -> tuple[BatchRow, ...]:

@@ -6,70 +6,254 @@ Out:  a dict ready for JSON or a text of at most 100 columns
 
 from __future__ import annotations
 
-from typing import Any
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, Final
 
-from inference_bench.report.text import table, wrap
-from inference_bench.roofline import Bound, RooflineTable
-from inference_bench.units import format_bytes, format_count, format_fraction, format_number, format_seconds, format_si
+from inference_bench.predict.phases import RooflineTable
+from inference_bench.report.text import pad, shorten, table, wrap
+from inference_bench.roofline import Bound, LimitedBy
+from inference_bench.units import (
+    NOT_AVAILABLE,
+    format_bytes,
+    format_count,
+    format_fraction,
+    format_number,
+    format_seconds,
+    format_si,
+)
+
+_NAME_COLUMNS: Final = 24
+_AXIS_COLUMNS: Final = 64
+_SHOWN_BATCHES: Final = (1, 4, 16, 64, 256, 1024)
 
 
 def _bound_json(item: Bound) -> dict[str, Any]:
     return {
         "name": item.name,
         "flops": item.flops,
-        "bytes": item.num_bytes,
+        "bytes": _moved(item),
         "intensity": item.intensity,
         "bound_s": item.seconds,
         "limited_by": item.limited_by,
         "fraction_of_peak": item.fraction_of_peak,
+        "interconnect_bytes": item.link_bytes,
     }
+
+
+def _moved(item: Bound) -> int:
+    """Bytes of memory; of an operation that only sends, what it sends."""
+    return item.num_bytes or item.link_bytes
 
 
 def roofline_json(result: RooflineTable) -> dict[str, Any]:
     """The stable keys of `roofline --json`."""
+    ceiling = result.ceiling
     return {
         "schema": "inference-bench/roofline/1",
         "model": result.model,
         "machine": result.machine,
-        "compute_format": result.ceiling.compute_format,
-        "bandwidth_bytes_per_s": result.ceiling.bandwidth_bytes_per_s,
-        "peak_flops_per_s": result.ceiling.peak_flops_per_s,
-        "ridge_flops_per_byte": result.ceiling.ridge_flops_per_byte,
+        "devices": result.devices,
+        "compute_format": ceiling.compute_format,
+        "bandwidth_bytes_per_s": ceiling.bandwidth_bytes_per_s,
+        "peak_flops_per_s": ceiling.peak_flops_per_s,
+        "interconnect_one_way_bytes_per_s": ceiling.link_bytes_per_s,
+        "ridge_flops_per_byte": ceiling.ridge_flops_per_byte,
         "context_tokens": result.context_tokens,
         "batch": result.batch,
         "prompt_tokens": result.prompt_tokens,
+        "prefill_chunk": result.prefill_chunk,
         "phases": [_bound_json(item) for item in result.phases],
         "operations": [{"phase": phase, **_bound_json(item)} for phase, item in result.operations],
+        "intensities": [asdict(row) for row in result.intensities],
+        "balance_batch": asdict(result.balance),
+        "batch_curve": _curve_json(result),
         "origin": "bound",
         "assumptions": list(result.assumptions),
     }
 
 
+def _curve_json(result: RooflineTable) -> dict[str, Any]:
+    limits = result.limits
+    return {
+        "rows": [
+            {
+                "batch": row.batch,
+                "step_s": row.step_s,
+                "tokens_per_s_per_sequence": row.sequence_tokens_per_s,
+                "tokens_per_s": row.tokens_per_s,
+            }
+            for row in result.curve
+        ],
+        "limit_tokens_per_s": limits.tokens_per_s,
+        "memory_limit_tokens_per_s": limits.memory_tokens_per_s,
+        "compute_limit_tokens_per_s": limits.compute_tokens_per_s,
+        "interconnect_limit_tokens_per_s": limits.interconnect_tokens_per_s,
+    }
+
+
 def roofline_text(result: RooflineTable) -> str:
     """The same for a terminal."""
-    ceiling = result.ceiling
-    head = wrap(
-        f"{result.model} on {result.machine}: {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, "
-        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')} {ceiling.compute_format or ''} dense, ridge "
-        f"{format_number(ceiling.ridge_flops_per_byte)} FLOP/byte; decode of {format_count(result.batch)} sequence(s) at "
-        f"{format_count(result.context_tokens)} tokens, prefill of {format_count(result.prompt_tokens)} tokens"
+    blocks = [
+        _head(result),
+        _bounds_table(result),
+        "\n".join(_strip(result)),
+        _intensity_table(result),
+        _balance(result),
+        _curve_table(result),
+        "\n".join(["assumptions", *(wrap(line, indent="  - ") for line in result.assumptions)]),
+    ]
+    return "\n\n".join(block for block in blocks if block)
+
+
+def _head(result: RooflineTable) -> str:
+    ceiling, devices = result.ceiling, result.devices
+    link = f", sends {format_si(ceiling.link_bytes_per_s, 'B/s')}" if devices > 1 else ""
+    machine = result.machine if devices == 1 else f"{format_count(devices)} × {result.machine}, each"
+    hybrid = (
+        "" if result.prefill_chunk is None else f"; both in one step, {format_count(result.prefill_chunk)} tokens of it"
     )
+    return wrap(
+        f"{result.model} on {machine}: {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, "
+        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')} {ceiling.compute_format or ''} dense, ridge "
+        f"{format_number(ceiling.ridge_flops_per_byte)} FLOP/byte{link}; decode of {format_count(result.batch)} sequence(s) "
+        f"at {format_count(result.context_tokens)} tokens, prefill of {format_count(result.prompt_tokens)} tokens{hybrid}"
+    )
+
+
+def _bounds_table(result: RooflineTable) -> str:
     rows = []
     for phase in result.phases:
         rows.append(_row(phase.name, phase))
         rows += [_row(f"  {item.name}", item) for name, item in result.operations if name == phase.name]
     headers = ("phase, operation", "FLOPs", "bytes", "FLOP/byte", "bound", "limited by", "of peak")
-    assumptions = "\n".join(["assumptions", *(wrap(line, indent="  - ") for line in result.assumptions)])
-    return "\n\n".join([head, table(headers, rows, "lrrrrlr"), assumptions])
+    return table(headers, rows, "lrrrrlr")
 
 
 def _row(name: str, item: Bound) -> tuple[str, ...]:
     return (
         name,
         format_si(item.flops, "", 3) if item.flops else "0",
-        format_bytes(item.num_bytes),
+        format_bytes(_moved(item)),
         format_number(item.intensity),
         format_seconds(item.seconds),
-        str(item.limited_by),
+        str(item.limited_by) if item.limited_by is not LimitedBy.UNKNOWN else NOT_AVAILABLE,
         format_fraction(item.fraction_of_peak),
     )
+
+
+# ── the roof as text: intensity along a line, the ridge across all of them ─────────────────────────
+
+
+def _strip(result: RooflineTable) -> Iterator[str]:
+    """A line a phase and operation: where its intensity is, left (memory) or right (compute) of the ridge."""
+    ridge = result.ceiling.ridge_flops_per_byte
+    shown = list(_points(result))
+    if not shown:
+        return
+    values = [intensity for _, intensity, _ in shown] + ([ridge] if ridge else [])
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)))
+    scale = (low, max(high, low + 1))
+    ticks = [(10.0**power, "|") for power in range(scale[0], scale[1] + 1)]
+    yield pad("FLOP/byte, log scale", _NAME_COLUMNS + 10) + _tick_labels(scale)
+    yield pad("", _NAME_COLUMNS + 10) + _line([*ticks], scale, "-")
+    for name, intensity, mark in shown:
+        marks = [*([(ridge, ":")] if ridge else []), (intensity, mark)]
+        text = f"{pad(shorten(name, _NAME_COLUMNS), _NAME_COLUMNS)} {pad(format_number(intensity), 8, 'r')} "
+        yield f"{text}{_line(marks, scale, ' ')}".rstrip()
+    if ridge:
+        yield pad("", _NAME_COLUMNS + 10) + _ridge_note(ridge, scale)
+
+
+def _points(result: RooflineTable) -> Iterator[tuple[str, float, str]]:
+    """Each phase and its operations under it, with their intensities; what has none is left out."""
+    for phase in result.phases:
+        items = [("", "#", phase), *(("  ", "o", item) for name, item in result.operations if name == phase.name)]
+        for indent, mark, item in items:
+            if item.intensity:
+                yield f"{indent}{item.name}", item.intensity, mark
+
+
+def _column(value: float, scale: tuple[int, int]) -> int:
+    share = (math.log10(value) - scale[0]) / (scale[1] - scale[0])
+    return min(max(round(share * (_AXIS_COLUMNS - 1)), 0), _AXIS_COLUMNS - 1)
+
+
+def _line(marks: Sequence[tuple[float, str]], scale: tuple[int, int], ground: str) -> str:
+    cells = [ground] * _AXIS_COLUMNS
+    for value, mark in marks:
+        cells[_column(value, scale)] = mark
+    return "".join(cells)
+
+
+def _tick_labels(scale: tuple[int, int]) -> str:
+    cells = [" "] * _AXIS_COLUMNS
+    every = math.ceil((scale[1] - scale[0] + 1) / 8)
+    for power in range(scale[0], scale[1] + 1, every):
+        label = format_si(10.0**power, "", 1)
+        start = min(max(_column(10.0**power, scale) - len(label) // 2, 0), _AXIS_COLUMNS - len(label))
+        cells[start : start + len(label)] = label
+    return "".join(cells).rstrip()
+
+
+def _ridge_note(ridge: float, scale: tuple[int, int]) -> str:
+    """The ridge under its column, on the side with room."""
+    column, label = _column(ridge, scale), f"ridge {format_number(ridge)}"
+    if column > len(label):
+        return f"{pad(label, column - 1, 'r')} :"
+    return f"{' ' * column}: {label}"
+
+
+# ── intensities, balance, batch ────────────────────────────────────────────────────────────────────
+
+
+def _intensity_table(result: RooflineTable) -> str:
+    rows = [(row.name, format_number(row.flops_per_byte), row.detail) for row in result.intensities]
+    return table(("intensity of", "FLOP/byte", "of what"), rows, "lrl")
+
+
+def _balance(result: RooflineTable) -> str:
+    balance, context = result.balance, f"at {format_count(result.context_tokens)} tokens"
+    if balance.products is None:
+        return "balance batch: n/a, as it takes both the bandwidth and the compute rate"
+    lines = [f"weight products alone: {format_number(balance.products)} sequences"]
+    if balance.experts is not None:
+        lines.append(f"routed experts alone: {format_number(balance.experts)}, as each meets its share of the tokens")
+    if balance.step_turns:
+        lines.append(f"a whole step {context}: {format_count(balance.step)}")
+    else:
+        lines.append(f"a whole step {context}: never, as a larger batch makes the reading of caches no denser")
+    head = "balance batch, from which decode is limited by compute and no longer by memory"
+    return "\n".join([head, *(wrap(line, indent="  - ") for line in lines)])
+
+
+def _curve_table(result: RooflineTable) -> str:
+    if not result.curve:
+        return ""
+    chosen = [row for row in result.curve if row.batch in _SHOWN_BATCHES or row.batch == result.batch]
+    rows = [
+        (
+            format_count(row.batch),
+            format_seconds(row.step_s),
+            format_number(row.sequence_tokens_per_s),
+            format_number(row.tokens_per_s),
+            format_fraction(row.tokens_per_s / result.limits.tokens_per_s)
+            if result.limits.tokens_per_s
+            else NOT_AVAILABLE,
+        )
+        for row in chosen
+    ]
+    headers = ("decode batch", "step", "tokens/s each", "tokens/s all", "of limit")
+    return f"{table(headers, rows, 'rrrrr')}\n{wrap(_limit_line(result))}"
+
+
+def _limit_line(result: RooflineTable) -> str:
+    limits = result.limits
+    parts = {
+        "reading caches": limits.memory_tokens_per_s,
+        "computing": limits.compute_tokens_per_s,
+        "sending": limits.interconnect_tokens_per_s,
+    }
+    alone = ", ".join(f"{name} alone {format_number(rate)}" for name, rate in parts.items() if rate is not None)
+    return f"limit as the batch grows: {format_number(limits.tokens_per_s)} tokens/s ({alone or 'no rate is known'})"

@@ -1,0 +1,34 @@
+"""A chart as a file of its own: a picture, a page in the reader's theme, or the specification itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Final
+
+from inference_bench.charts import Spec
+from inference_bench.errors import RequestError
+
+KINDS: Final = (".svg", ".html", ".json")
+
+
+def write_chart(spec: Spec | None, file: str) -> None:
+    """Write the chart as what the file's name says it is.
+
+    Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package
+    """
+    path = Path(file)
+    if path.suffix not in KINDS:
+        raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
+    if spec is None:
+        raise RequestError("there is nothing to draw: no rate of this machine is known")
+    path.write_text(_text(spec, path.suffix), encoding="utf-8")
+
+
+def _text(spec: Spec, kind: str) -> str:
+    if kind == ".json":
+        return json.dumps(spec, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    from inference_bench.render import svg
+    from inference_bench.report.picture import picture_page, picture_svg
+
+    return picture_page(spec, svg(spec)) if kind == ".html" else picture_svg(spec, svg(spec))
