@@ -23,8 +23,8 @@ PURE = [
     "accounting.rare_mixers", "accounting.rare_work", "accounting.weight_plan", "accounting.weights", "accounting.work",
     "predict.capacity", "predict.engine_command", "predict.explain", "predict.fit", "predict.latency", "predict.naive_error",
     "predict.intensities", "predict.phases", "predict.placement", "predict.step_cost", "predict.step_sum", "predict.suggest",
-    "report", "report.explain_report", "report.picture", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
-    "report.html",
+    "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
+    "report.html", "report.picture",
 ]  # fmt: skip
 
 BLOCKED_IMPORTS = """

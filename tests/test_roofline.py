@@ -10,7 +10,7 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import hardware
 from inference_bench.predict.phases import roofline_table
-from inference_bench.roofline import LimitedBy, Roof, bound, bound_step, roof
+from inference_bench.roofline import LimitedBy, Roof, bound, bound_sending, bound_step, roof
 from shapes import cache_in, reference_model
 
 amounts = st.integers(1, 10**15)
@@ -36,6 +36,24 @@ def test_doubling_the_work_doubles_the_time_and_doubling_the_machine_halves_it(
     assert once is not None
     assert bound("work", 2 * flops, 2 * num_bytes, Roof(bw, peak, None)).seconds == pytest.approx(2 * once)
     assert bound("work", flops, num_bytes, Roof(2 * bw, 2 * peak, None)).seconds == pytest.approx(once / 2)
+
+
+@given(amounts, amounts, amounts, rates, rates, rates)
+def test_sending_is_one_more_arm_and_never_a_summand(
+    flops: int, num_bytes: int, sent: int, bw: float, peak: float, link: float
+) -> None:
+    found = bound("work", flops, num_bytes, Roof(bw, peak, "bf16", link), sent)
+    assert found.seconds == max(flops / peak, num_bytes / bw, sent / link)
+    assert (found.limited_by is LimitedBy.INTERCONNECT) == (sent / link > max(flops / peak, num_bytes / bw))
+    assert bound("work", flops, num_bytes, Roof(bw, peak, "bf16", link)).seconds == max(flops / peak, num_bytes / bw)
+    assert bound("work", flops, num_bytes, Roof(bw, peak, "bf16"), sent).seconds == max(flops / peak, num_bytes / bw)
+
+
+def test_a_device_sends_at_half_of_what_the_data_sheet_sums() -> None:
+    assert roof(hardware("h100"), number_format("bf16")).link_bytes_per_s == 450e9
+    assert roof(hardware("apple m1"), number_format("bf16")).link_bytes_per_s is None
+    found = bound_sending("all-reduce", 900, Roof(1.0, 1.0, None, 450.0))
+    assert (found.seconds, found.limited_by, found.intensity) == (2.0, LimitedBy.INTERCONNECT, None)
 
 
 def test_both_arms_are_equal_at_the_ridge() -> None:

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from inference_bench.accounting.params import count_params
+from inference_bench.accounting.params import count_params, kept_by_identity
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.accounting.work import (
     HeadPositions,
@@ -19,7 +21,7 @@ from inference_bench.accounting.work import (
 )
 from inference_bench.errors import RequestError
 from inference_bench.facts.load import known_model
-from inference_bench.facts.models import Attention
+from inference_bench.facts.models import Attention, ModelSpec
 from shapes import cache_in, golden, hybrid_model, reference_model
 
 
@@ -90,3 +92,19 @@ def test_an_empty_step_is_refused(steps: tuple[SequenceStep, ...]) -> None:
     model = reference_model()
     with pytest.raises(RequestError, match="at least one"):
         count_step_work(model, count_weights(model, weight_plan("bf16")), cache_in("bf16"), steps)
+
+
+def test_what_is_counted_once_for_a_model_is_its_own_and_not_that_of_another() -> None:
+    calls: list[str] = []
+
+    def count(model: ModelSpec) -> int:
+        calls.append(model.name)
+        return count_params(model).total
+
+    kept, first = kept_by_identity(count), reference_model()
+    models = [replace(first, name=f"model {number}", vocab_size=1000 + number) for number in range(20)]
+    for model in (*models, *models, *reversed(models)):
+        assert kept(model) == count_params(model).total
+    before = len(calls)
+    assert kept(models[0]) == count_params(models[0]).total
+    assert len(calls) == before
