@@ -27,7 +27,7 @@ from inference_bench.charts.grammar import (
     log_ticks,
     nominal,
     place_legends,
-    plain_label,
+    short_label,
     text,
     vertical,
 )
@@ -44,6 +44,8 @@ _COMPUTE_PX: Final = 230  # right of the ridge, for what the flat part is
 _LEAST_HEIGHT_PX: Final = 360
 _ROOMS_PX: Final = (120, 180, 240, 300, 360, 420, 480)  # below the lowest point
 _DASHED: Final = [5, 4]
+_LINE_PX: Final = 17
+_FIRST_BATCHES: Final = 4  # whose labels end before any other begins
 
 
 def ceiling_chart(result: RooflineTable, width_px: int = WIDE_PX) -> Spec | None:
@@ -201,7 +203,7 @@ def decode_curve_chart(result: RooflineTable, width_px: int = WIDE_PX) -> Spec |
     ticks = log_ticks(low, high, 6)
     frame = Frame(width_px, 300, left=58)
     title = f"decode bound (tokens/s, whole batch at {format_count(result.context_tokens)} tokens, log scale)"
-    scale = axis("tokens_per_s", title, ticks, [plain_label(tick) for tick in ticks], log_scale(low, high))
+    scale = axis("tokens_per_s", title, ticks, [short_label(tick) for tick in ticks], log_scale(low, high))
     limits = [{"tokens_per_s": limit, "batch": batches[0], "label": _limit_label(result)}] if limit else []
     asked = [row for row in rows if row["batch"] == result.batch]
     blue = LIGHT["decode"]
@@ -218,8 +220,7 @@ def decode_curve_chart(result: RooflineTable, width_px: int = WIDE_PX) -> Spec |
             *_balance_layers(result, batches, low),
             layer({"type": "line", "stroke": blue}, rows),
             layer({"type": "point", "filled": True, "size": 50, "color": blue}, rows),
-            layer({"type": "point", "filled": False, "size": 190, "stroke": LIGHT["ink"], "strokeWidth": 1.5}, asked),
-            text(_asked_labels(asked), align="left", baseline="top", dx=10, dy=8),
+            *_asked_layers(result, asked, low),
         ],
     )
 
@@ -231,10 +232,26 @@ def _limit_label(result: RooflineTable) -> str:
     return f"limit {format_number(limits.tokens_per_s)} tokens/s: {what} alone"
 
 
-def _asked_labels(asked: Sequence[Row]) -> list[Row]:
-    return [
-        {**row, "label": f"batch {format_count(row['batch'])}: {format_number(row['tokens_per_s'])} tokens/s"}
+def _asked_layers(result: RooflineTable, asked: Sequence[Row], low: float) -> list[Spec]:
+    """A ring around the batch that was asked for, and its rate at the foot of the plot, where no curve comes."""
+    rows = [
+        {
+            **row,
+            "foot": low,
+            "label": f"batch {format_count(row['batch'])}: {format_number(row['tokens_per_s'])} tokens/s",
+        }
         for row in asked
+    ]
+    first, last = result.curve[0].batch, result.curve[-1].batch
+    side = {"align": "right", "dx": -6} if result.batch**2 > first * last else {"align": "left", "dx": 6}
+    ring: Spec = {"type": "point", "filled": False, "size": 190, "stroke": LIGHT["ink"], "strokeWidth": 1.5}
+    foot: Spec = {"y": {"field": "foot", "type": "quantitative"}}
+    above = _LINE_PX if result.batch > _FIRST_BATCHES else 0  # of the label of the balance batch
+    return [
+        layer({"type": "rule", "stroke": LIGHT["muted"]}, rows, y2={"field": "foot"}),
+        layer(ring, rows),
+        text(rows, foot, baseline="bottom", dy=-5 - above, stroke=LIGHT["paper"], strokeWidth=5, **side),
+        text(rows, foot, baseline="bottom", dy=-5 - above, **side),
     ]
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inference_bench.units import format_count, format_number
+from inference_bench.units import format_count, format_number, format_si
 
 Spec = dict[str, Any]
 Row = dict[str, Any]
@@ -32,6 +32,7 @@ _LEGEND_GAP_PX: Final = 14
 _LEGEND_SYMBOL_PX: Final = 22
 _LEGEND_ROW_PX: Final = 20
 _TITLE_PX: Final = 26
+_WIDE_TICK: Final = 100_000
 
 # Role: (light, dark). Colours of one chart stay apart under each kind of colour blindness, and 3:1 from the paper.
 PALETTE: Final[Mapping[str, tuple[str, str]]] = {
@@ -256,3 +257,8 @@ def batch_axis(frame: Frame, batches: Iterable[int], title: str) -> Spec:
 def plain_label(tick: float) -> str:
     """A tick's own number, whole where it is whole."""
     return format_count(int(tick)) if tick == int(tick) else format_number(tick, 1)
+
+
+def short_label(tick: float) -> str:
+    """A tick's own number, or with a prefix where it would be wider than the margin."""
+    return plain_label(tick) if tick < _WIDE_TICK else format_si(tick, "", 1)

@@ -27,8 +27,8 @@ from inference_bench.charts.grammar import (
     log_ticks,
     nominal,
     place_legends,
-    plain_label,
     series_shapes,
+    short_label,
     text,
     text_px,
     vertical,
@@ -184,7 +184,7 @@ class RoofPlot:
         """Both axes."""
         xs = log_ticks(self.low_x, self.high_x, 5 if is_narrow(self.frame.width) else 9)
         ys = log_ticks(self.low_y, self.high_y, 6)
-        x_labels, y_labels = [plain_label(tick) for tick in xs], [format_si(tick, "", 1) for tick in ys]
+        x_labels, y_labels = [short_label(tick) for tick in xs], [format_si(tick, "", 1) for tick in ys]
         x_scale, y_scale = log_scale(self.low_x, self.high_x), log_scale(self.low_y, self.high_y)
         return {
             "x": axis("intensity_flops_per_byte", "intensity (FLOP/byte)", xs, x_labels, x_scale),
