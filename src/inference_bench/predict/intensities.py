@@ -54,11 +54,11 @@ def _products(served: ServedModel, batch: int) -> Iterator[IntensityRow]:
 
     yield row("matrix-vector", 1, shape)
     if mixture is None:
-        yield row("matrix-matrix", batch, f"{shape}, {batch} columns")
+        yield row("matrix-matrix", batch, f"{shape}, {batch} column(s)")
         return
     chosen = batch * mixture.experts_per_token
     tokens = chosen / expect_distinct_experts(mixture.num_experts, mixture.experts_per_token, batch)
-    yield row("matrix-matrix, an expert", tokens, f"{shape}, {tokens:.3g} of the {batch} tokens on average")
+    yield row("matrix-matrix, an expert", tokens, f"{shape}, {tokens:.3g} of {batch} token(s) on average")
 
 
 def _matrix(model: ModelSpec) -> tuple[int, int, MixtureOfExperts | None]:
