@@ -137,6 +137,7 @@ TEXT_COMMANDS = [
     ["roofline", "gemma-3-27b", "--on", "b200", "--context", "128k"],
     ["roofline", "qwen3-30b-a3b", "--on", "h100", "--devices", "4", "--chunk", "512", "--batch", "1000000"],
     ["roofline", "deepseek-v3", "--on", "dgx spark", "--batch", "7"],
+    ["roofline", "qwen3-30b-a3b", "--on", "h100", "--context", "1099511627776", "--batch", "1000000000"],
     ["models"],
     ["models", "phi-4"],
     ["hardware"],

@@ -26,6 +26,7 @@ from inference_bench.units import (
 
 _NAME_COLUMNS: Final = 24
 _AXIS_COLUMNS: Final = 64
+_WIDE_INTENSITY: Final = 1_000_000
 _SHOWN_BATCHES: Final = (1, 4, 16, 64, 256, 1024)
 
 
@@ -136,11 +137,17 @@ def _row(name: str, item: Bound) -> tuple[str, ...]:
         name,
         format_si(item.flops, "", 3) if item.flops else "0",
         format_bytes(_moved(item)),
-        format_number(item.intensity),
+        _intensity(item.intensity),
         format_seconds(item.seconds),
         str(item.limited_by) if item.limited_by is not LimitedBy.UNKNOWN else NOT_AVAILABLE,
         format_fraction(item.fraction_of_peak),
     )
+
+
+def _intensity(flops_per_byte: float | None) -> str:
+    """In full as far as a column has room for it."""
+    is_wide = flops_per_byte is not None and flops_per_byte >= _WIDE_INTENSITY
+    return format_si(flops_per_byte, "") if is_wide else format_number(flops_per_byte)
 
 
 # ── the roof as text: intensity along a line, the ridge across all of them ─────────────────────────
@@ -160,7 +167,7 @@ def _strip(result: RooflineTable) -> Iterator[str]:
     yield pad("", _NAME_COLUMNS + 10) + _line([*ticks], scale, "-")
     for name, intensity, mark in shown:
         marks = [*([(ridge, ":")] if ridge else []), (intensity, mark)]
-        text = f"{pad(shorten(name, _NAME_COLUMNS), _NAME_COLUMNS)} {pad(format_number(intensity), 8, 'r')} "
+        text = f"{pad(shorten(name, _NAME_COLUMNS), _NAME_COLUMNS)} {pad(_intensity(intensity), 8, 'r')} "
         yield f"{text}{_line(marks, scale, ' ')}".rstrip()
     if ridge:
         yield pad("", _NAME_COLUMNS + 10) + _ridge_note(ridge, scale)
