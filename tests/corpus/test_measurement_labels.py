@@ -27,7 +27,18 @@ def rows() -> list[dict[str, str]]:
     return read
 
 
+def nominal_bandwidths() -> dict[str, float]:
+    """GB/s by machine, from the appendix of the survey the measurements came with."""
+    survey = SHARED / "research" / "measurements.md"
+    if not survey.is_file():
+        return {}
+    lines = survey.read_text(encoding="utf-8").partition("## Appendix")[2].splitlines()
+    cells = [[cell.strip() for cell in line.split("|")] for line in lines if line.count("|") == 6]
+    return {row[1]: float(row[3]) for row in cells if row[3].replace(".", "").isdigit()}
+
+
 ROWS = rows()
+NOMINAL = nominal_bandwidths()
 MACHINES = sorted({row["hardware"] for row in ROWS})
 MODELS = sorted({(row["model"], row["params"]) for row in ROWS})
 
@@ -52,3 +63,10 @@ def test_a_model_that_was_measured_is_known_and_of_the_size_given(label: str, bi
     params = count_params(known_model(label))
     language = params.total - params.components.get("vision", 0)
     assert language == pytest.approx(float(billions) * 1e9, rel=0.03)
+
+
+@pytest.mark.parametrize("label", NOMINAL)
+def test_every_machine_of_the_survey_is_known_with_about_the_bandwidth_it_gives(label: str) -> None:
+    machine = hardware(label)
+    assert machine.bandwidth_bytes_per_s == pytest.approx(NOMINAL[label] * 1e9, rel=0.035)
+    assert machine.peak_flops_per_s
