@@ -189,6 +189,47 @@ def test_a_file_that_is_no_scenario_is_refused(
     assert capsys.readouterr().err.count("\n") == 1
 
 
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("hidden_size = 4096", "", "hidden_size"),
+        ("hidden_size = 4096", "hidden_size = -1", "hidden_size"),
+        ('memory = "24 GB"', 'memory = "24 GHz"', "memory"),
+        ('memory = "24 GB"', "colour = 1", "colour"),
+        ('bandwidth = "1 TB/s"', "bandwidth = inf", "bandwidth"),
+    ],
+)
+def test_what_is_described_in_line_is_checked_like_a_file(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    path = tmp_path / "odd.toml"
+    path.write_text(Path(REFERENCE).read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
+    assert main(["plan", str(path)]) == 2
+    shown = capsys.readouterr().err
+    assert said in shown
+    assert shown.count("\n") == 1
+
+
+def test_devices_experts_and_judges_are_named_among_the_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--on", "h200", "--devices", "8", "--prompt", "8k", "--output", "1k", "--tpot", "20ms"]
+    assert main(["plan", "--model", "deepseek-v3", *options, "--judged-by", "full_load"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "8 of H200 SXM 141GB" in shown
+    assert "latents are the same on every rank" in shown
+    assert "tokens choose uniformly and independently" in shown
+    assert "never idle in between" in shown
+    assert "but not at full load" not in shown
+
+
+def test_a_promise_kept_by_steps_alone_is_said_to_fail_at_full_load(capsys: pytest.CaptureFixture[str]) -> None:
+    main(["plan", REFERENCE, "--tpot", "20ms"])
+    assert "yes, but not at full load" in capsys.readouterr().out
+    main(["plan", REFERENCE, "--tpot", "20ms", "--judged-by", "full_load"])
+    shown = capsys.readouterr().out
+    assert "limited by TPOT" in " ".join(shown.split())
+    assert "not at full load" not in shown
+
+
 def test_a_scenario_that_is_too_large_is_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "large.toml"
     path.write_text("# " + "x" * (5 << 20))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_bench.accounting.work import SequenceStep
@@ -36,6 +36,7 @@ def deployment(**sections: object) -> Deployment:
     return deploy(scenario_from_mapping(values), model_from_description(values["model"]), machine)
 
 
+@settings(deadline=None)
 @given(
     memory=st.integers(9, 400),
     prompt=st.integers(1, 20_000),
@@ -54,6 +55,7 @@ def test_the_largest_batch_fits_and_one_more_does_not(
         assert placed.cache_bytes(most + 1, cached) > placed.free_bytes
 
 
+@settings(deadline=None)
 @given(tpot_ms=st.integers(6, 60), judged_by=st.sampled_from(["step", "full_load"]))
 def test_the_batch_keeps_the_objective_and_one_more_would_not(tpot_ms: int, judged_by: str) -> None:
     placed = deployment(objectives={"tpot": tpot_ms / 1000, "judged_by": judged_by})
@@ -65,6 +67,7 @@ def test_the_batch_keeps_the_objective_and_one_more_would_not(tpot_ms: int, judg
         assert (limit, batch) == (Limit.MEMORY, 18)
 
 
+@settings(deadline=None)
 @given(
     memory=st.integers(8, 12),
     objectives=st.fixed_dictionaries(

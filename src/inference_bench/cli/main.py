@@ -148,6 +148,7 @@ _PLAN_OPTIONS: Final = (
     ("--ttft", "TIME", "objective for the first token"),
     ("--tpot", "TIME", "objective for the time of each following token"),
     ("--e2e", "TIME", "objective for the whole request"),
+    ("--judged-by", "HOW", "hold tpot and e2e against the step alone, or full_load; default step"),
     ("--usd-per-hour", "USD", "price of a device hour; one, or one a machine after commas"),
     ("--utilisation", "U", "share of the bought hours that is busy"),
     ("--hosted-input", "USD", "price of a million hosted input tokens"),

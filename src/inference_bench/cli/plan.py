@@ -21,7 +21,7 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = {
     **{name: ("", name) for name in ("model", "weights", "kv", "compute", "devices", "engine", "speed")},
     **{name: ("traffic", name) for name in ("prompt", "output", "prefix", "requests_per_day", "peak_factor", "think_time")},
     "target_utilisation": ("traffic", "target_utilisation"),
-    **{name: ("objectives", name) for name in ("ttft", "tpot", "e2e")},
+    **{name: ("objectives", name) for name in ("ttft", "tpot", "e2e", "judged_by")},
     "utilisation": ("prices", "utilisation"),
     **{name: ("prices", name) for name in ("hosted_input", "hosted_output", "hosted_cached")},
     **{name: ("assumptions", name) for name in ("overhead", "mfu", "bandwidth_share", "max_batch")},
@@ -86,7 +86,7 @@ def _machines(scenario: Scenario, folder: Path) -> list[HardwareSpec]:
     from inference_bench.facts.hardware import hardware_from_description
 
     return [
-        machine_named(_near(named, folder))
+        machine_named(_near(named, folder) if named.endswith((".toml", ".json")) else named)
         if isinstance(named, str)
         else hardware_from_description(named, "the scenario's machine")
         for named in scenario.machines

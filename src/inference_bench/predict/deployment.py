@@ -39,7 +39,7 @@ class Limit(StrEnum):
     TPOT = "TPOT"
     E2E = "E2E"
     TTFT = "TTFT"
-    MAX_BATCH = "the largest batch allowed"
+    MAX_BATCH = "batch cap"
     NONE = "none"
 
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from inference_bench.accounting.params import count_params
 from inference_bench.accounting.work import HeadPositions
 from inference_bench.facts.models import LoadedModel
+from inference_bench.origin import Origin
 from inference_bench.predict.deployment import Deployment
 from inference_bench.predict.queueing import LITTLE_ASSUMPTIONS, MM1_ASSUMPTIONS
 from inference_bench.predict.scenario import JudgedBy
@@ -25,6 +27,7 @@ def plan_assumptions(deployment: Deployment, model: LoadedModel, is_stated: bool
     return (
         *_memory(deployment),
         *_traffic(deployment, model),
+        *_machine(deployment),
         *(_shares(deployment) if is_stated else ()),
         *_rates(deployment),
         *_rest(deployment, has_load),
@@ -69,6 +72,17 @@ def _traffic(deployment: Deployment, model: LoadedModel) -> Iterator[str]:
     )
 
 
+def _machine(deployment: Deployment) -> Iterator[str]:
+    machine, params = deployment.machine, count_params(deployment.served.model)
+    yield f"what {machine.name} can do: {machine.source}"
+    if machine.note and machine.origin is Origin.MEASURED:
+        yield f"when {machine.name} was measured: {machine.note}"
+    if machine.is_unified:
+        yield f"the memory of {machine.name} is shared with the operating system, which needs some of it"
+    if params.active != params.total:
+        yield "experts read in a step: those expected when tokens choose uniformly and independently"
+
+
 def _shares(deployment: Deployment) -> Iterator[str]:
     assumed, machine = deployment.scenario.assumptions, deployment.machine
     chosen = deployment.scenario.compute or machine.compute_format(deployment.weights.linear_format)
@@ -98,6 +112,8 @@ def _rates(deployment: Deployment) -> Iterator[str]:
             f"{deployment.scenario.devices} devices split every layer; work divides evenly, and what they send one another "
             "is not counted; prices are of one device"
         )
+        rule = deployment.placement(deployment.scenario.traffic.total_tokens, 1).rule
+        yield f"memory on the fullest device: {rule}; what is held more than once makes a step slower than said here"
 
 
 def _rest(deployment: Deployment, has_load: bool) -> Iterator[str]:

@@ -22,6 +22,7 @@ Reader = Callable[[object, str], T]
 _MOST: Final = 1e14  # beyond every price, rate and volume, and far from where floating point ends
 _PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(\d[\d_]*)(\.\d+)?([eE][+-]?\d+)?\s*")
 _LONGEST_TEXT: Final = 4096
+_LONGEST_AMOUNT: Final = 60
 
 
 def _number(value: object, what: str, allowed: str) -> float:
@@ -29,11 +30,21 @@ def _number(value: object, what: str, allowed: str) -> float:
 
     Raises:  ScenarioError
     """
-    if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(value):
+    if isinstance(value, str) and _PLAIN_NUMBER.fullmatch(_short(value, what)):
         value = float(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # nothing lies within bounds that is no number, or has more digits than a float
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -_MOST <= value <= _MOST:
         raise ScenarioError(f"{what} is {shown(value)}; {allowed} is needed")
     return float(value)
+
+
+def _short(value: str, what: str) -> str:
+    """A text that may stand in a message, and that takes no time to read."""
+    if len(value) > _LONGEST_AMOUNT:
+        raise ScenarioError(
+            f"{what} is a text of {len(value)} characters; a number with a unit has at most {_LONGEST_AMOUNT}"
+        )
+    return value
 
 
 def _within(value: float, what: str, low: float, high: float, allowed: str) -> float:
@@ -50,7 +61,7 @@ def read_positive(value: object, what: str) -> float:
 
 def read_volume(value: object, what: str) -> float:
     """A number of things above zero, also as text with a prefix: 20k is 20000."""
-    if isinstance(value, str) and not _PLAIN_NUMBER.fullmatch(value):
+    if isinstance(value, str) and not _PLAIN_NUMBER.fullmatch(_short(value, what)):
         value = parse_count(value, what)
     return read_positive(value, what)
 
@@ -70,7 +81,7 @@ def read_factor(value: object, what: str) -> float:
 def read_probability(value: object, what: str) -> float:
     """A share from 0 to 1, or a percentage."""
     if isinstance(value, str):
-        return parse_fraction(value, what)
+        return parse_fraction(_short(value, what), what)
     allowed = "a number from 0 to 1, or a percentage as text"
     return _within(_number(value, what, allowed), what, 0.0, 1.0, allowed)
 
@@ -86,7 +97,7 @@ def _whole(parse: Callable[[str, str], int], least: int, unit: str) -> Reader[in
     def read(value: object, what: str) -> int:
         allowed = f"a whole number of {unit}, at least {least}"
         if isinstance(value, str):
-            number = parse(value, what)
+            number = parse(_short(value, what), what)
         else:
             exact = _number(value, what, allowed)
             if exact != int(exact):
@@ -107,7 +118,7 @@ read_bytes: Final = _whole(parse_bytes, 0, "bytes")
 
 def read_seconds(value: object, what: str) -> float:
     """A duration above zero: seconds, or text with a unit."""
-    seconds = parse_seconds(value, what) if isinstance(value, str) else _number(value, what, "a duration")
+    seconds = parse_seconds(_short(value, what), what) if isinstance(value, str) else _number(value, what, "a duration")
     return _within(seconds, what, math.ulp(0.0), _MOST, "a duration above 0, such as 3 (seconds) or '100ms',")
 
 
@@ -140,7 +151,9 @@ class Section:
         for key in values:
             if key not in known:
                 where = f"[{name}]" if name else "the scenario"
-                raise ScenarioError(f"{where} has an unknown key {shown(key)}; {_nearest(str(key), known)}")
+                raise ScenarioError(
+                    f"{where} has an unknown key {shown(key)}; {_nearest(str(key)[:_LONGEST_AMOUNT], known)}"
+                )
 
     def __contains__(self, key: str) -> bool:
         return key in self.values
