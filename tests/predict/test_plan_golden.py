@@ -8,7 +8,7 @@ import pytest
 
 from inference_bench.accounting.params import count_params
 from inference_bench.facts.hardware import hardware
-from inference_bench.facts.load import known_model
+from inference_bench.facts.load import known_model, model_from_description
 from inference_bench.origin import Origin
 from inference_bench.predict.cost import (
     HostedPrices,
@@ -18,6 +18,7 @@ from inference_bench.predict.cost import (
     energy_usd_per_hour,
     joules_per_token,
 )
+from inference_bench.predict.fit import loaded_weights
 from inference_bench.predict.queueing import little_mean_number, mm1_mean_time_s
 from inference_bench.predict.speculation import expected_tokens, speed_up
 from predict.scenarios import GOLDEN, REFERENCE, changed, planned
@@ -35,7 +36,7 @@ def test_the_reference_plan_gives_every_published_figure() -> None:
     plan, cold = REFERENCE_PLAN, REFERENCE_PLAN.loads[0]
     assert cold.full is not None
     found = {
-        "artifact_bytes": 5528428544,
+        "artifact_bytes": loaded_weights(model_from_description(REFERENCE["model"]), REFERENCE["weights"]).total,
         "kv_bytes_6000_tokens": plan.memory.bytes_per_sequence,
         "full_length_requests_bf16": plan.memory.max_sequences,
         "full_length_requests_int8_cache": dict(plan.memory.by_cache_format)["int8"],

@@ -210,7 +210,8 @@ def deploy(scenario: Scenario, model: LoadedModel, machine: HardwareSpec, cost: 
         weight_bytes=assumed.weight_bytes,
         cache_writes=assumed.cache_writes,
     )
-    at_peak = cost is None and assumed.mfu == assumed.bandwidth_share == 1
+    is_stated = cost is None and scenario.speed is Speed.SHARES
+    at_peak = is_stated and assumed.mfu == assumed.bandwidth_share == 1
     return Deployment(
         scenario=scenario,
         machine=machine,

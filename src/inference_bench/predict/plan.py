@@ -23,7 +23,7 @@ from inference_bench.predict.plan_checks import LittleCheck, QueueCheck, little_
 from inference_bench.predict.plan_cost import PlanCost, plan_cost
 from inference_bench.predict.plan_load import LoadPlan, plan_loads
 from inference_bench.predict.plan_verdict import ObjectiveCheck, Verdict, objective_checks, verdict
-from inference_bench.predict.scenario import Scenario
+from inference_bench.predict.scenario import Scenario, Speed
 from inference_bench.predict.step_cost import StepCost
 
 if TYPE_CHECKING:
@@ -135,7 +135,9 @@ def plan(
         speculation=_speculation(deployment, load.batch),
         verdict=verdict(deployment, load, model, can_vary=cost is None),
         times_origin=deployment.origin,
-        assumptions=plan_assumptions(deployment, model, is_stated=cost is None, has_load=load.batch > 0),
+        assumptions=plan_assumptions(
+            deployment, model, is_stated=cost is None and scenario.speed is Speed.SHARES, has_load=load.batch > 0
+        ),
     )
 
 
