@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from inference_bench.measure.machine import probe as probe
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
+    from inference_bench.predict.plan import plan as plan
+    from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
     from inference_bench.roofline import roofline_table as roofline_table
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
@@ -36,6 +38,8 @@ _HOME = {
     "probe": "measure.machine",
     "FitRequest": "predict.fit",
     "fit": "predict.fit",
+    "plan": "predict.plan",
+    "scenario_from_mapping": "predict.scenario",
     "roofline_table": "roofline",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
