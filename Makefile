@@ -27,6 +27,7 @@ lint: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/fit_start.py
 	$(BIN)/python benchmarks/gguf_header.py
+	$(BIN)/python benchmarks/plan.py
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

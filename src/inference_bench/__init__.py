@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
     from inference_bench.predict.phases import roofline_table as roofline_table
+    from inference_bench.predict.plan import plan as plan
+    from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
 
@@ -37,6 +39,8 @@ _HOME = {
     "FitRequest": "predict.fit",
     "fit": "predict.fit",
     "roofline_table": "predict.phases",
+    "plan": "predict.plan",
+    "scenario_from_mapping": "predict.scenario",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
 }

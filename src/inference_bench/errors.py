@@ -6,6 +6,7 @@ InferenceBenchError
  │   ├─ ModelConfigError             a config.json that cannot be counted (ValueError)
  │   ├─ ModelFileError               a GGUF or safetensors file that is broken or lies (ValueError)
  │   ├─ HardwareFileError            a machine description that cannot be used (ValueError)
+ │   ├─ ScenarioError                a plan's scenario that lacks, contradicts or misspells something (ValueError)
  │   ├─ QuantityError                text that is not a number with a known unit (ValueError)
  │   ├─ TooFewSamplesError           a statistic asked of too few values (ValueError)
  │   ├─ RunFolderError               not a run folder, or one that cannot be read (ValueError)
@@ -49,6 +50,10 @@ class ModelFileError(RequestError, ValueError):
 
 class HardwareFileError(RequestError, ValueError):
     """A machine description that lacks a field or holds an impossible value."""
+
+
+class ScenarioError(RequestError, ValueError):
+    """A scenario to plan for that lacks a value, contradicts itself, or holds one that cannot be."""
 
 
 class QuantityError(RequestError, ValueError):

@@ -28,6 +28,11 @@ MEBI: Final = 1 << 20
 GIBI: Final = 1 << 30
 TEBI: Final = 1 << 40
 
+SECONDS_PER_HOUR: Final = 3_600
+SECONDS_PER_DAY: Final = 86_400
+HOURS_PER_DAY: Final = 24
+HOURS_PER_YEAR: Final = 8_760
+
 _DECIMAL: Final = {"": 1, "k": KILO, "M": MEGA, "G": GIGA, "T": TERA, "P": 1_000 * TERA, "E": MEGA * TERA}
 _BINARY: Final = {"Ki": KIBI, "Mi": MEBI, "Gi": GIBI, "Ti": TEBI, "Pi": 1 << 50, "Ei": 1 << 60}
 _SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "µ": Decimal("1e-6"), "n": Decimal("1e-9")}

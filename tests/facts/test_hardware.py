@@ -35,12 +35,13 @@ def test_every_printed_text_reads_as_the_number_beside_it(machine: Any) -> None:
 def test_every_machine_has_a_kind_a_source_and_a_date() -> None:
     kinds = Counter(machine.kind for machine in known_hardware())
     assert kinds == {
-        "datacenter-gpu": 20,  # one chip stands twice: B200 by the chip brief, and as HGX boards carry it
-        "soc-unified": 23,
-        "cpu-memory": 11,
-        "consumer-gpu": 7,
-        "datacenter-asic": 7,
-        "workstation-gpu": 4,
+        "datacenter-gpu": 30,  # one chip stands twice: B200 by the chip brief, and as HGX boards carry it
+        "soc-unified": 30,
+        "cpu-memory": 21,
+        "consumer-gpu": 16,
+        "datacenter-asic": 16,
+        "workstation-gpu": 10,
+        "npu": 8,
         "wafer": 1,
     }
     for machine in known_hardware():
@@ -64,10 +65,29 @@ def test_every_machine_has_a_kind_a_source_and_a_date() -> None:
         ("genoa", "Server DDR5-4800 x12 (EPYC Genoa)"),
         ("B200 SXM", "B200 (HGX)"),
         ("b200", "B200"),
+        ("RTX 3060 12GB", "RTX 3060 12GB"),
+        ("A100-80GB SXM", "A100 SXM4 80GB"),
+        ("A100-80GB SXM (330W)", "A100 SXM4 80GB (330 W)"),
+        ("M2 Ultra 76-core", "Apple M2 Ultra"),
+        ("M2 Max 30-core", "Apple M2 Max (30-core GPU)"),
+        ("Intel Max 1550", "Data Center GPU Max 1550"),
+        ("TPU v7x (Ironwood)", "TPU v7 (Ironwood)"),
     ],
 )
 def test_a_machine_is_found_by_what_people_call_it(typed: str, name: str) -> None:
     assert hardware(typed).name == name
+
+
+def test_machines_that_compute_alike_share_vendor_and_architecture() -> None:
+    alike = {
+        (machine.vendor, machine.architecture) for machine in map(hardware, ("4090", "l40s", "rtx 5000 ada", "l4"))
+    }
+    assert alike == {("nvidia", "ada")}
+    for machine in known_hardware():
+        for word in (machine.vendor, machine.architecture):
+            assert word is None or word == word.lower().strip() != ""
+    unknown = [machine.name for machine in known_hardware() if machine.vendor is None]
+    assert unknown == ["Desktop DDR4-3200 x2", "Desktop DDR5-5600 x2", "Desktop DDR5-6400 x2"]
 
 
 def test_no_name_or_alias_stands_for_two_machines() -> None:
@@ -78,7 +98,7 @@ def test_no_name_or_alias_stands_for_two_machines() -> None:
 
 def test_the_rate_with_fp16_accumulation_is_kept_apart() -> None:
     # GA102, AD102 and GB202 papers: products that accumulate in fp16 run at twice the rate of those in fp32
-    for name in ("3090", "4090", "5090", "4080", "4070 ti super"):
+    for name in ("3090", "4090", "5090", "4080", "4070 ti super", "3060", "3070", "4070", "2080 ti", "3090 ti"):
         machine = hardware(name)
         assert machine.acc16_flops_per_s is not None
         assert machine.acc16_flops_per_s["fp16"] == pytest.approx(2 * machine.peak_flops_per_s["fp16"], rel=0.001)
@@ -89,6 +109,7 @@ def test_memory_that_programs_share_with_the_system_is_told_apart() -> None:
     assert hardware("m4 max").is_unified
     assert hardware("gb10").is_unified
     assert hardware("ddr5-5600").is_unified
+    assert hardware("rk3588").is_unified
     assert not hardware("h100").is_unified
 
 
@@ -106,7 +127,7 @@ def test_an_unknown_machine_names_the_nearest() -> None:
 
 
 def test_a_rate_that_was_not_published_is_unknown_and_not_zero() -> None:
-    assert hardware("gb10").compute_format(number_format("bf16")) is None
+    assert hardware("ddr5-5600").compute_format(number_format("bf16")) is None
 
 
 def test_a_users_own_machine_is_read_from_toml(tmp_path: Path) -> None:
@@ -115,6 +136,12 @@ def test_a_users_own_machine_is_read_from_toml(tmp_path: Path) -> None:
     machine = load_hardware(str(path))
     assert (machine.name, machine.memory_bytes, machine.bandwidth_bytes_per_s) == ("mine", 24 * 10**9, 1e12)
     assert (machine.interconnect_bytes_per_s, machine.tdp_w, machine.kind) == (None, None, None)
+    assert (machine.vendor, machine.architecture) == (None, None)
+
+
+def test_a_users_own_machine_may_state_what_it_computes_like() -> None:
+    machine = hardware_from_description({"bandwidth": "1 TB/s", "vendor": "NVIDIA", "architecture": "Ada"}, "mine.toml")
+    assert (machine.vendor, machine.architecture) == ("nvidia", "ada")
 
 
 def test_a_users_own_machine_may_state_its_interconnect_and_power() -> None:

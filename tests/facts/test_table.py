@@ -51,8 +51,14 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
         table.find("models.jsonl", "model", "qwen3-9b")
 
 
-def test_at_least_sixty_models_are_known() -> None:
-    assert len(known_models()) >= 60
+def test_at_least_two_hundred_models_are_known() -> None:
+    assert len(known_models()) >= 200
+
+
+def test_a_name_with_punctuation_that_no_row_uses_is_found_all_the_same() -> None:
+    assert table.find("models.jsonl", "model", "qwen3 – 8b")["name"] == "Qwen3-8B"
+    with pytest.raises(UnknownNameError, match="aliases"):
+        table.find("models.jsonl", "model", "aliases")
 
 
 @pytest.mark.parametrize(
@@ -65,6 +71,13 @@ def test_at_least_sixty_models_are_known() -> None:
         ("openai/gpt-oss-120b", "gpt-oss-120b"),
         ("kimi k2", "Kimi-K2-Instruct"),
         ("llama 4 scout", "Llama-4-Scout-17B-16E-Instruct"),
+        ("Llama-2-13B", "Llama-2-13b-hf"),
+        ("LLaMA-33B", "llama-30b"),
+        ("Qwen2.5-Coder-7B", "Qwen2.5-7B-Instruct"),
+        ("TinyLlama-1.1B", "TinyLlama-1.1B-Chat-v1.0"),
+        ("Mistral-7B", "Mistral-7B-v0.1"),
+        ("Vicuna-7B", "Llama-2-7b-hf"),
+        ("Mistral-Large-2407", "Mistral-Large-Instruct-2407"),
     ],
 )
 def test_a_model_is_found_by_what_people_call_it(typed: str, name: str) -> None:

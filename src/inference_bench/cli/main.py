@@ -41,7 +41,17 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=Parser)
-    for add in (_add_fit, _add_explain, _add_roofline, _add_tables, _add_probe, _add_verify, _add_load, _add_report):
+    for add in (
+        _add_fit,
+        _add_explain,
+        _add_roofline,
+        _add_plan,
+        _add_tables,
+        _add_probe,
+        _add_verify,
+        _add_load,
+        _add_report,
+    ):
         add(commands)
     return parser
 
@@ -129,6 +139,54 @@ def _add_roofline(commands: Commands[Parser]) -> None:
         "--chart", metavar="FILE", help="draw the roof and its points: .svg, .html or .json (Vega-Lite)"
     )
     parser.add_argument("--batch-chart", metavar="FILE", help="draw decode tokens/s over batch, with its limit")
+
+
+# option, what stands for its value, what it is; each is a field of a scenario, and wins over the file
+_PLAN_OPTIONS: Final = (
+    ("--model", "MODEL", "a known name, a path, or a hub id"),
+    ("--weights", "FMT", "weight format"),
+    ("--kv", "FMT", "cache format; default fp16"),
+    ("--compute", "FMT", "compute format whose peak is used; default: what the weights allow"),
+    ("--devices", "N", "how many of the machine share the model; default 1"),
+    ("--engine", "NAME", "count an engine's own allocation: none, llama.cpp or vllm"),
+    ("--speed", "HOW", "shares of the peaks, or expected from measurements; default shares"),
+    ("--prompt", "N", "prompt tokens of a request"),
+    ("--output", "N", "output tokens of a request"),
+    ("--prefix", "N", "tokens that every prompt begins with"),
+    ("--requests-per-day", "N", "daily volume"),
+    ("--peak-factor", "X", "peak rate over the mean rate; default 1"),
+    ("--target-utilisation", "U", "how busy a replica may be at the peak; default 80%%"),
+    ("--think-time", "TIME", "what a user waits between an answer and the next request"),
+    ("--ttft", "TIME", "objective for the first token"),
+    ("--tpot", "TIME", "objective for the time of each following token"),
+    ("--e2e", "TIME", "objective for the whole request"),
+    ("--judged-by", "HOW", "hold tpot and e2e against the step alone, or full_load; default step"),
+    ("--usd-per-hour", "USD", "price of a device hour; one, or one a machine after commas"),
+    ("--utilisation", "U", "share of the bought hours that is busy"),
+    ("--hosted-input", "USD", "price of a million hosted input tokens"),
+    ("--hosted-output", "USD", "price of a million hosted output tokens"),
+    ("--hosted-cached", "USD", "price of a million hosted input tokens that are cached"),
+    ("--overhead", "BYTES", "memory the runtime takes on each device; default 2.5GB"),
+    ("--mfu", "U", "share of the peak compute that is reached; default 0.5"),
+    ("--bandwidth-share", "U", "share of the peak bandwidth that is reached; default 0.8"),
+    ("--max-batch", "N", "largest batch the engine allows"),
+)
+
+
+def _add_plan(commands: Commands[Parser]) -> None:
+    parser = _command(
+        commands, "plan", "how many users within the objectives, on how many machines, at what cost", "plan"
+    )
+    parser.add_argument(
+        "scenario",
+        metavar="SCENARIO.toml",
+        nargs="?",
+        help="model, machine, traffic, objectives, prices (docs/scenario.md)",
+    )
+    parser.add_argument("--on", metavar="HW", action="append", help="a machine; several are compared")
+    parser.add_argument("--compare", metavar="HW,HW", help="machines to compare on the same scenario")
+    for option, metavar, summary in _PLAN_OPTIONS:
+        parser.add_argument(option, metavar=metavar, help=summary)
 
 
 def _add_tables(commands: Commands[Parser]) -> None:

@@ -22,8 +22,11 @@ from inference_bench.origin import Origin
 
 KNOWN_PEAKS: Final = ("fp64", "fp32", "tf32", "bf16", "fp16", "fp8", "int8", "fp4")
 _TABLE: Final = "hardware.jsonl"
-_SHARED_MEMORY: Final = ("soc-unified", "cpu-memory")
-_DESCRIBED: Final = ("name", "memory", "bandwidth", "peak", "interconnect", "tdp_w", "kind", "source", "note")
+_SHARED_MEMORY: Final = ("soc-unified", "cpu-memory", "npu")
+_DESCRIBED: Final = (
+    *("name", "memory", "bandwidth", "peak", "interconnect", "tdp_w"),
+    *("kind", "vendor", "architecture", "source", "note"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +36,8 @@ class HardwareSpec:
     Where:  None is not known, never zero; peak_flops_per_s maps a compute format to its dense rate with fp32
             accumulation (int32 for int8); acc16_flops_per_s are the faster rates that accumulate in fp16, kept apart
             and never taken for the others; interconnect is to the other cards of a node, both directions summed;
-            kind is such as datacenter-gpu, consumer-gpu, soc-unified or cpu-memory
+            kind is such as datacenter-gpu, consumer-gpu, soc-unified, cpu-memory or npu; vendor and architecture are
+            lower-case words such as nvidia and ada, by which machines that compute alike are put together
     """
 
     name: str
@@ -48,6 +52,8 @@ class HardwareSpec:
     acc16_flops_per_s: Mapping[str, float] | None = None
     interconnect_bytes_per_s: float | None = None
     tdp_w: float | None = None
+    vendor: str | None = None
+    architecture: str | None = None
 
     @property
     def is_unified(self) -> bool:
@@ -85,13 +91,15 @@ def _from_row(row: Mapping[str, Any]) -> HardwareSpec:
         acc16_flops_per_s=row.get("acc16_flops_per_s"),
         interconnect_bytes_per_s=row["interconnect_bytes_per_s"],
         tdp_w=row["tdp_w"],
+        vendor=row["vendor"],
+        architecture=row["architecture"],
     )
 
 
 def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareSpec:
     """A user's own machine: name, memory, bandwidth and peaks, as numbers in SI units or as text with a unit.
 
-    Where:   interconnect, tdp_w, kind, source and note may be given too
+    Where:   interconnect, tdp_w, kind, vendor, architecture, source and note may be given too
 
     Raises:  HardwareFileError
 
@@ -112,6 +120,10 @@ def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareS
         value = values.get(field)
         return None if value is None else _amount(value, unit, f"{what}: {field}")
 
+    def word(field: str) -> str | None:
+        value = values.get(field)
+        return None if value is None else str(value)[:40].lower()
+
     memory = optional("memory", "B")
     return HardwareSpec(
         name=str(values.get("name", what))[:80],
@@ -124,6 +136,8 @@ def hardware_from_description(values: Mapping[str, Any], what: str) -> HardwareS
         kind=str(values["kind"])[:40] if "kind" in values else None,
         interconnect_bytes_per_s=optional("interconnect", "B/s"),
         tdp_w=optional("tdp_w", "W"),
+        vendor=word("vendor"),
+        architecture=word("architecture"),
     )
 
 

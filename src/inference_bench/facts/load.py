@@ -98,6 +98,39 @@ def load_hardware(text: str) -> HardwareSpec:
     return hardware_from_description(_read_description(path), path.name)
 
 
+def model_from_description(values: Mapping[str, Any]) -> LoadedModel:
+    """A model described in line: the fields of its config.json, and `name`.
+
+    Raises:  ModelConfigError
+    """
+    config = {key: value for key, value in values.items() if key != "name"}
+    name = str(values.get("name", "the scenario's model"))[:80]
+    return LoadedModel(model_from_config(config, name, Source("described in line", "given by the user")), config=config)
+
+
+def read_toml(text: str) -> dict[str, Any]:
+    """What a TOML file holds; its size is limited as that of every configuration.
+
+    Raises:  ScenarioError
+    """
+    import tomllib
+
+    from inference_bench.errors import ScenarioError
+    from inference_bench.facts.model_files import read_text
+
+    path = Path(text)
+    if not _exists(path):
+        raise ScenarioError(f"there is no file {text[:200]!r}; give a scenario in TOML that exists")
+    try:
+        return tomllib.loads(read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ScenarioError(f"{path.name} is not valid TOML: {error}") from None
+    except RequestError as error:
+        raise ScenarioError(str(error)) from None
+    except (ValueError, RecursionError):
+        raise ScenarioError(f"{path.name} is nested too deep, or holds a number too long, to be read") from None
+
+
 def _read_description(path: Path) -> Mapping[str, Any]:
     import tomllib
 

@@ -14,9 +14,11 @@ import json
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
-from inference_bench.facts.names import find_name
+from inference_bench.facts.names import find_name, fold_name
+
+_PUNCTUATION: Final = {ord(character): None for character in " !#$%&'()*+,-./:;<=>?@[\\]^_`{|}~"}  # all but the quote
 
 
 @cache
@@ -36,12 +38,29 @@ def find(file_name: str, kind: str, name: str) -> Mapping[str, Any]:
 
     Raises:  UnknownNameError, with the nearest names
     """
+    wanted = fold_name(name)
+    quoted = f'"{wanted}"'
+    for line in _lines(file_name):
+        head = line[: line.index("]") + 1]
+        if quoted in head.casefold().translate(_PUNCTUATION) and wanted in map(fold_name, _names(head)):
+            found: Mapping[str, Any] = json.loads(line)
+            return found
+    return _look_among_all(file_name, kind, name)
+
+
+def _names(head: str) -> tuple[str, ...]:
+    """The name, the aliases and the id, where there is one, that the beginning of a line holds."""
+    known = json.loads(head + "}")
+    return (known["name"], *known["aliases"], known.get("id", known["name"]))
+
+
+def _look_among_all(file_name: str, kind: str, name: str) -> Mapping[str, Any]:
+    """The row by folding every name there is, which also knows the nearest ones of a name that is not there."""
     lines: dict[str, str] = {}
     aliases: dict[str, str] = {}
     for line in _lines(file_name):
-        head = json.loads(line[: line.index("]") + 1] + "}")
-        known = head["name"]
+        known, *others = _names(line[: line.index("]") + 1])
         lines[known] = line
-        aliases |= dict.fromkeys((*head["aliases"], head.get("id", known)), known)
+        aliases |= dict.fromkeys(others, known)
     row: Mapping[str, Any] = json.loads(find_name(kind, name, lines, aliases))
     return row

@@ -59,6 +59,8 @@ def _hardware_row(machine: HardwareSpec) -> Row:
     return {
         "name": machine.name,
         "kind": machine.kind,
+        "vendor": machine.vendor,
+        "architecture": machine.architecture,
         "memory_bytes": machine.memory_bytes,
         "bandwidth_bytes_per_s": machine.bandwidth_bytes_per_s,
         "peak_flops_per_s": dict(machine.peak_flops_per_s),

@@ -1,0 +1,108 @@
+"""`plan`: how many users within the objectives, on how many machines, at what cost."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from inference_bench.cli.machine import machine_named
+from inference_bench.cli.output import print_json
+from inference_bench.errors import ScenarioError
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.load import is_path, model_from_description, read_toml
+from inference_bench.facts.models import LoadedModel
+from inference_bench.predict.plan import Plan, plan
+from inference_bench.predict.scenario import Named, Scenario, scenario_from_mapping
+
+# flag → where it stands in a scenario
+_FLAGS: Final[Mapping[str, tuple[str, str]]] = {
+    **{name: ("", name) for name in ("model", "weights", "kv", "compute", "devices", "engine", "speed")},
+    **{name: ("traffic", name) for name in ("prompt", "output", "prefix", "requests_per_day", "peak_factor", "think_time")},
+    "target_utilisation": ("traffic", "target_utilisation"),
+    **{name: ("objectives", name) for name in ("ttft", "tpot", "e2e", "judged_by")},
+    "utilisation": ("prices", "utilisation"),
+    **{name: ("prices", name) for name in ("hosted_input", "hosted_output", "hosted_cached")},
+    **{name: ("assumptions", name) for name in ("overhead", "mfu", "bandwidth_share", "max_batch")},
+}  # fmt: skip
+
+
+def run(options: argparse.Namespace) -> int:
+    """Answer; exit 1 when it works on no machine that was named."""
+    folder = Path(options.scenario).parent if options.scenario else Path()
+    scenario = scenario_from_mapping(_with_flags(read_toml(options.scenario) if options.scenario else {}, options))
+    model = _model(scenario.model, folder)
+    answers = [
+        plan(scenario, model, machine, usd_per_device_hour=price)
+        for machine, price in zip(_machines(scenario, folder), _prices(scenario), strict=True)
+    ]
+    _print(answers, options.json)
+    return 0 if any(answer.verdict.answer for answer in answers) else 1
+
+
+def _with_flags(values: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
+    """The scenario with what the command line says in place of what the file says."""
+    merged = dict(values)
+    for flag, (section, key) in _FLAGS.items():
+        given = getattr(options, flag)
+        if given is None:
+            continue
+        if not section:
+            merged[key] = given
+            continue
+        merged[section] = {**_table(merged, section), key: given}
+    machines = [*(options.on or ()), *(name.strip() for name in (options.compare or "").split(",") if name.strip())]
+    if machines:
+        merged["machine"] = machines
+    if options.usd_per_hour is not None:
+        prices = options.usd_per_hour.split(",")
+        merged["prices"] = {**_table(merged, "prices"), "usd_per_hour": prices if len(prices) > 1 else prices[0]}
+    return merged
+
+
+def _table(values: Mapping[str, Any], section: str) -> Mapping[str, Any]:
+    table = values.get(section, {})
+    if not isinstance(table, Mapping):
+        raise ScenarioError(f"{section} is {table!r:.60}; a table [{section}] is needed")
+    return table
+
+
+def _near(text: str, folder: Path) -> str:
+    """A path that a scenario names is looked for beside the scenario first."""
+    beside = str(folder / text)
+    return beside if is_path(beside) else text
+
+
+def _model(named: Named, folder: Path) -> LoadedModel:
+    if not isinstance(named, str):
+        return model_from_description(named)
+    from inference_bench.hub import load_model
+
+    return load_model(_near(named, folder))
+
+
+def _machines(scenario: Scenario, folder: Path) -> list[HardwareSpec]:
+    from inference_bench.facts.hardware import hardware_from_description
+
+    return [
+        machine_named(_near(named, folder) if named.endswith((".toml", ".json")) else named)
+        if isinstance(named, str)
+        else hardware_from_description(named, "the scenario's machine")
+        for named in scenario.machines
+    ]
+
+
+def _prices(scenario: Scenario) -> tuple[float | None, ...]:
+    return scenario.prices.usd_per_hour or (None,) * len(scenario.machines)
+
+
+def _print(answers: list[Plan], as_json: bool) -> None:
+    if as_json:
+        from inference_bench.report.plan_json import comparison_json, plan_json
+
+        print_json(plan_json(answers[0]) if len(answers) == 1 else comparison_json(answers))
+        return
+    from inference_bench.report.plan_report import comparison_text, plan_text
+
+    print(plan_text(answers[0]) if len(answers) == 1 else comparison_text(answers))

@@ -1,0 +1,197 @@
+"""How many users within the objectives, on how many machines, at what cost: the answer to `plan`.
+
+In:   Scenario, LoadedModel, HardwareSpec, and optionally what says how long a step takes (StepCost)
+Out:  Plan: a tree of typed parts; units stand in the names, origins beside the parts
+Leaves out: queueing beyond two checks, percentiles, block rounding unless an engine is named: see simulate
+Read next by: report, cli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from inference_bench.accounting.cache import count_cache
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.models import LoadedModel
+from inference_bench.origin import Origin
+from inference_bench.predict.capacity import Demand, FullLoad, count_sequences
+from inference_bench.predict.deployment import Deployment, deploy
+from inference_bench.predict.fit import cache_format
+from inference_bench.predict.plan_assumptions import plan_assumptions
+from inference_bench.predict.plan_checks import LittleCheck, QueueCheck, little_check, queue_check
+from inference_bench.predict.plan_cost import PlanCost, plan_cost
+from inference_bench.predict.plan_load import LoadPlan, plan_loads
+from inference_bench.predict.plan_verdict import ObjectiveCheck, Verdict, objective_checks, verdict
+from inference_bench.predict.scenario import Scenario, Speed
+from inference_bench.predict.step_cost import StepCost
+
+if TYPE_CHECKING:
+    from inference_bench.predict.plan_speculation import SpeculationPlan
+
+_OTHER_CACHES: Final = ("int8", "q8_0", "q4_0")
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """What a device holds, and how many full-length sequences fit beside the weights.
+
+    Where:  every figure is of the fullest device; max_sequences_shared_prefix pays the prefix once, None without one;
+            by_cache_format is the same question in cache formats with fewer bits
+    Unit:   bytes, sequences
+    """
+
+    memory_bytes: int
+    weight_bytes: int
+    overhead_bytes: int
+    free_bytes: int
+    sequence_tokens: int
+    bytes_per_sequence: int
+    cache_format: str
+    max_sequences: int
+    max_sequences_shared_prefix: int | None
+    by_cache_format: tuple[tuple[str, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LatencyPlan:
+    """One request on a machine that is otherwise idle.
+
+    Where:  the cached figures find the prefix in the cache, None without one; a step is at the mean context
+    Unit:   seconds
+    """
+
+    mean_context_tokens: int
+    ttft_s: float
+    ttft_cached_s: float | None
+    solo_step_s: float
+    e2e_s: float
+    e2e_cached_s: float | None
+
+    @property
+    def solo_tokens_per_s(self) -> float:
+        """Pace of a lone sequence."""
+        return 1 / self.solo_step_s
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Everything `plan` says of one machine.
+
+    Where:  loads holds the load with every prompt read whole, then the one with the prefix cached where there is a prefix;
+            `load` is the one that demand, cost and checks are for; times_origin is that of every time and rate
+    """
+
+    scenario: Scenario
+    model: str
+    machine: HardwareSpec
+    weights_format: str
+    memory: MemoryPlan
+    latency: LatencyPlan
+    loads: tuple[LoadPlan, ...]
+    load: LoadPlan
+    objectives: tuple[ObjectiveCheck, ...]
+    demand: Demand | None
+    cost: PlanCost | None
+    little: LittleCheck | None
+    queue: QueueCheck | None
+    speculation: SpeculationPlan | None
+    verdict: Verdict
+    times_origin: Origin
+    assumptions: tuple[str, ...]
+
+
+def plan(
+    scenario: Scenario,
+    model: LoadedModel,
+    machine: HardwareSpec,
+    cost: StepCost | None = None,
+    usd_per_device_hour: float | None = None,
+) -> Plan:
+    """Users, latency, replicas and cost of a scenario on one machine.
+
+    Where:   cost takes the place of what the scenario's `speed` asks for; usd_per_device_hour is this machine's price
+    Raises:  RequestError, UnknownNameError
+    """
+    deployment = deploy(scenario, model, machine, cost)
+    latency = _latency(deployment)
+    loads = plan_loads(deployment)
+    load = loads[-1] if scenario.traffic.prefix_cache else loads[0]
+    demand = _demand(scenario, load.full)
+    return Plan(
+        scenario=scenario,
+        model=model.spec.name,
+        machine=machine,
+        weights_format=deployment.weights.format_name,
+        memory=_memory(deployment, loads),
+        latency=latency,
+        loads=loads,
+        load=load,
+        objectives=objective_checks(deployment, load),
+        demand=demand,
+        cost=None if load.full is None else plan_cost(scenario, load.full, demand, usd_per_device_hour),
+        little=None if load.full is None else little_check(load.full),
+        queue=None if load.full is None else queue_check(load.full, demand),
+        speculation=_speculation(deployment, load.batch),
+        verdict=verdict(deployment, load, model, can_vary=cost is None),
+        times_origin=deployment.origin,
+        assumptions=plan_assumptions(
+            deployment, model, is_stated=cost is None and scenario.speed is Speed.SHARES, has_load=load.batch > 0
+        ),
+    )
+
+
+def _memory(deployment: Deployment, loads: tuple[LoadPlan, ...]) -> MemoryPlan:
+    traffic, free = deployment.scenario.traffic, deployment.free_bytes
+    return MemoryPlan(
+        memory_bytes=deployment.memory_bytes,
+        weight_bytes=deployment.weight_bytes(),
+        overhead_bytes=deployment.overhead_bytes,
+        free_bytes=free,
+        sequence_tokens=traffic.total_tokens,
+        bytes_per_sequence=deployment.cache_bytes(1, prefix_cached=False),
+        cache_format=deployment.placer.fmt.name,
+        max_sequences=loads[0].max_sequences,
+        max_sequences_shared_prefix=loads[1].max_sequences if len(loads) > 1 else None,
+        by_cache_format=_by_cache_format(deployment, free),
+    )
+
+
+def _by_cache_format(deployment: Deployment, free_bytes: int) -> tuple[tuple[str, int], ...]:
+    """Sequences that fit in formats smaller than the one asked for, in proportion to the bytes of one sequence."""
+    model, tokens = deployment.placer.model.spec, deployment.scenario.traffic.total_tokens
+    asked = count_cache(model, deployment.placer.fmt, tokens).total_bytes
+    on_device = deployment.cache_bytes(1, prefix_cached=False)
+    rows = []
+    for name in _OTHER_CACHES:
+        num_bytes = count_cache(model, cache_format(name), tokens).total_bytes
+        if 0 < num_bytes < asked:
+            rows.append((name, count_sequences(free_bytes, -(-on_device * num_bytes // asked))))
+    return tuple(rows)
+
+
+def _latency(deployment: Deployment) -> LatencyPlan:
+    has_prefix = deployment.scenario.traffic.prefix_tokens > 0
+    return LatencyPlan(
+        mean_context_tokens=deployment.scenario.traffic.mean_context_tokens,
+        ttft_s=deployment.prefill_s(prefix_cached=False),
+        ttft_cached_s=deployment.prefill_s(prefix_cached=True) if has_prefix else None,
+        solo_step_s=deployment.step_s(1),
+        e2e_s=deployment.solo_e2e_s(prefix_cached=False),
+        e2e_cached_s=deployment.solo_e2e_s(prefix_cached=True) if has_prefix else None,
+    )
+
+
+def _demand(scenario: Scenario, full: FullLoad | None) -> Demand | None:
+    traffic = scenario.traffic
+    if traffic.requests_per_day is None or full is None:
+        return None
+    return Demand(traffic.requests_per_day, traffic.peak_factor, traffic.target_utilisation, full.requests_per_s)
+
+
+def _speculation(deployment: Deployment, batch: int) -> SpeculationPlan | None:
+    if deployment.scenario.speculation is None:
+        return None
+    from inference_bench.predict.plan_speculation import plan_speculation
+
+    return plan_speculation(deployment, deployment.scenario.speculation, batch)

@@ -1,0 +1,61 @@
+"""A deployment at full load: the batch that fits and keeps the objectives, and what it delivers.
+
+In:   Deployment
+Out:  LoadPlan, with every prompt read whole and with the prefix cached
+Leaves out: partial batches and queueing
+Read next by: plan, plan_verdict.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inference_bench.predict.capacity import FullLoad
+from inference_bench.predict.deployment import Deployment, Limit
+from inference_bench.predict.queueing import interactive_users
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """A replica that is never idle, with the prefix cached or not.
+
+    Where:  batch is the largest that fits and keeps the objectives, limited_by what keeps it from being larger; full is
+            None where no batch does; users are people with the scenario's think time
+    Unit:   sequences, seconds
+    """
+
+    prefix_cached: bool
+    max_sequences: int
+    batch: int
+    limited_by: Limit
+    full: FullLoad | None
+    e2e_s: float | None
+    users: float | None
+
+    @property
+    def step_tokens_per_s(self) -> float | None:
+        """Output tokens a second while nothing but decode steps run."""
+        return None if self.full is None else self.batch / self.full.step_s
+
+
+def plan_loads(deployment: Deployment) -> tuple[LoadPlan, ...]:
+    """The load without the prefix cached, and with it where there is a prefix."""
+    cases = (False, True) if deployment.scenario.traffic.prefix_tokens else (False,)
+    return tuple(_load(deployment, prefix_cached) for prefix_cached in cases)
+
+
+def _load(deployment: Deployment, prefix_cached: bool) -> LoadPlan:
+    batch, limit = deployment.largest_batch(prefix_cached)
+    full, traffic = deployment.full_load(batch, prefix_cached) if batch else None, deployment.scenario.traffic
+    users = None
+    if full is not None and traffic.think_s is not None:
+        users = interactive_users(full.requests_per_s, full.prefill_s + full.residence_s, traffic.think_s)
+    return LoadPlan(
+        prefix_cached=prefix_cached,
+        max_sequences=deployment.max_sequences(prefix_cached),
+        batch=batch,
+        limited_by=limit,
+        full=full,
+        e2e_s=None if full is None else full.prefill_s + full.residence_s,
+        users=users,
+    )

@@ -1,0 +1,168 @@
+"""The answers to `plan` as JSON with stable keys.
+
+In:   Plans
+Out:  dicts ready for JSON: raw SI numbers with the unit in the key, None for no value, an origin in each part
+Read next by: cli.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from inference_bench.origin import Origin
+from inference_bench.predict.plan import Plan
+from inference_bench.predict.plan_load import LoadPlan
+
+if TYPE_CHECKING:
+    from inference_bench.predict.plan_cost import HostedCost, PlanCost
+
+Json = dict[str, Any]
+
+
+def plan_json(answer: Plan) -> Json:
+    """The stable keys of `plan --json`."""
+    return {"schema": "inference-bench/plan/1", **_plan(answer)}
+
+
+def comparison_json(answers: Sequence[Plan]) -> Json:
+    """The same for several machines on one scenario."""
+    return {"schema": "inference-bench/plan-comparison/1", "plans": [_plan(answer) for answer in answers]}
+
+
+def _plan(answer: Plan) -> Json:
+    return {
+        "model": answer.model,
+        "machine": {"name": answer.machine.name, "origin": answer.machine.origin},
+        "devices": answer.scenario.devices,
+        "weights_format": answer.weights_format,
+        "traffic": {**dataclasses.asdict(answer.scenario.traffic), "origin": Origin.GIVEN},
+        "verdict": dataclasses.asdict(answer.verdict),
+        "objectives": [_objective(item, answer) for item in answer.objectives],
+        "memory": _memory(answer),
+        "latency": _latency(answer),
+        "load": _load(answer.load, answer.times_origin),
+        "loads": [_load(load, answer.times_origin) for load in answer.loads],
+        "replicas": _replicas(answer),
+        "cost": None if answer.cost is None else _cost(answer.cost, answer.times_origin),
+        "checks": {
+            "little": None if answer.little is None else dataclasses.asdict(answer.little),
+            "mm1": _queue(answer),
+            "origin": answer.times_origin,
+        },
+        "speculation": _speculation(answer),
+        "assumptions": list(answer.assumptions),
+    }
+
+
+def _objective(item: Any, answer: Plan) -> Json:
+    return {
+        **dataclasses.asdict(item),
+        "met": item.met,
+        "met_at_full_load": item.met_at_full_load,
+        "origin": answer.times_origin,
+    }
+
+
+def _memory(answer: Plan) -> Json:
+    memory = dataclasses.asdict(answer.memory)
+    memory["by_cache_format"] = [
+        {"cache_format": name, "max_sequences": count} for name, count in answer.memory.by_cache_format
+    ]
+    return {**memory, "origin": Origin.COUNTED}
+
+
+def _latency(answer: Plan) -> Json:
+    latency = answer.latency
+    return {
+        **dataclasses.asdict(latency),
+        "solo_tokens_per_s": latency.solo_tokens_per_s,
+        "origin": answer.times_origin,
+    }
+
+
+def _load(load: LoadPlan, origin: Origin) -> Json:
+    full = load.full
+    return {
+        "prefix_cached": load.prefix_cached,
+        "max_sequences": load.max_sequences,
+        "batch": load.batch,
+        "limited_by": load.limited_by,
+        "prefill_s": full and full.prefill_s,
+        "step_s": full and full.step_s,
+        "step_tokens_per_s": load.step_tokens_per_s,
+        "machine_s_per_request": full and full.machine_seconds_per_request,
+        "requests_per_hour": full and full.requests_per_hour,
+        "output_tokens_per_hour": full and full.output_tokens_per_hour,
+        "output_tokens_per_s": full and full.output_tokens_per_s,
+        "prefill_share_fraction": full and full.prefill_share,
+        "effective_step_s": full and full.effective_step_s,
+        "e2e_s": load.e2e_s,
+        "users": load.users,
+        "origin": origin,
+    }
+
+
+def _replicas(answer: Plan) -> Json | None:
+    demand = answer.demand
+    if demand is None:
+        return None
+    return {
+        "requests_per_day": demand.requests_per_day,
+        "peak_factor": demand.peak_factor,
+        "target_utilisation_fraction": demand.target_utilisation,
+        "mean_requests_per_s": demand.mean_requests_per_s,
+        "peak_requests_per_s": demand.peak_requests_per_s,
+        "replica_requests_per_s": demand.replica_requests_per_s,
+        "replicas": demand.replicas,
+        "mean_utilisation_fraction": demand.mean_utilisation,
+        "peak_utilisation_fraction": demand.peak_utilisation,
+        "headroom_fraction": demand.headroom_fraction,
+        "busy_hours_per_day": demand.busy_hours_per_day,
+        "origin": answer.times_origin,
+    }
+
+
+def _cost(cost: PlanCost, origin: Origin) -> Json:
+    return {
+        "rented": cost.rented and dataclasses.asdict(cost.rented),
+        "always_on": cost.always_on and dataclasses.asdict(cost.always_on),
+        "hosted": cost.hosted and _hosted(cost.hosted),
+        "owned": cost.owned and {**dataclasses.asdict(cost.owned), "usd_per_hour": cost.owned.usd_per_hour},
+        "origin": origin,
+    }
+
+
+def _hosted(hosted: HostedCost) -> Json:
+    return {
+        **dataclasses.asdict(hosted),
+        "break_even_is_reached": hosted.is_reached(hosted.break_even_requests_per_day),
+        "break_even_cached_is_reached": hosted.is_reached(hosted.break_even_requests_per_day_cached),
+    }
+
+
+def _queue(answer: Plan) -> Json | None:
+    queue = answer.queue
+    if queue is None:
+        return None
+    rows = [{"utilisation_fraction": busy, "mean_time_s": seconds} for busy, seconds in queue.by_utilisation]
+    return {
+        "service_s": queue.service_s,
+        "utilisation_fraction": queue.utilisation,
+        "mean_time_s": queue.mean_time_s,
+        "by_utilisation": rows,
+    }
+
+
+def _speculation(answer: Plan) -> Json | None:
+    found = answer.speculation
+    if found is None:
+        return None
+    return {
+        "alpha": found.asked.acceptance,
+        "gamma": found.asked.draft_tokens,
+        "c": found.asked.draft_cost,
+        "expected_tokens": found.expected_tokens,
+        "rows": [{**dataclasses.asdict(row), "gains": row.gains} for row in found.rows],
+    }
