@@ -21,7 +21,7 @@ from typing import Final
 from inference_bench.errors import RequestError
 
 CLOSE_TOLERANCE: Final = 1e-10
-_CLOSE_PRICES: Final = 500
+_CLOSE_PRICES: Final = 1300
 _PATIENCE: Final = 100
 _WIDENINGS: Final = 6  # up to 1e-4
 _MOST_PRICES: Final = 1_000_000
