@@ -7,6 +7,7 @@ InferenceBenchError
  │   ├─ ModelFileError               a GGUF or safetensors file that is broken or lies (ValueError)
  │   ├─ HardwareFileError            a machine description that cannot be used (ValueError)
  │   ├─ ScenarioError                a plan's scenario that lacks, contradicts or misspells something (ValueError)
+ │   ├─ MeasurementTableError        a table of published measurements that cannot be read as one (ValueError)
  │   ├─ QuantityError                text that is not a number with a known unit (ValueError)
  │   ├─ TooFewSamplesError           a statistic asked of too few values (ValueError)
  │   ├─ RunFolderError               not a run folder, or one that cannot be read (ValueError)
@@ -54,6 +55,10 @@ class HardwareFileError(RequestError, ValueError):
 
 class ScenarioError(RequestError, ValueError):
     """A scenario to plan for that lacks a value, contradicts itself, or holds one that cannot be."""
+
+
+class MeasurementTableError(RequestError, ValueError):
+    """A table of measurements with a column missing, a wrong unit, or a value that cannot be."""
 
 
 class QuantityError(RequestError, ValueError):

@@ -25,7 +25,7 @@ from inference_bench.facts.models import (
 )
 
 Counted = TypeVar("Counted")
-_KEPT_MODELS: Final = 8
+_KEPT_MODELS: Final = 64
 
 
 class WeightShape(NamedTuple):

@@ -36,8 +36,9 @@ class HardwareSpec:
     Where:  None is not known, never zero; peak_flops_per_s maps a compute format to its dense rate with fp32
             accumulation (int32 for int8); acc16_flops_per_s are the faster rates that accumulate in fp16, kept apart
             and never taken for the others; interconnect is to the other cards of a node, both directions summed;
-            kind is such as datacenter-gpu, consumer-gpu, soc-unified, cpu-memory or npu; vendor and architecture are
-            lower-case words such as nvidia and ada, by which machines that compute alike are put together
+            kind is such as datacenter-gpu, consumer-gpu, soc-unified, cpu-memory or npu; cores are those of a CPU;
+            vendor and architecture are lower-case words such as nvidia and ada, by which machines that compute alike
+            are put together
     """
 
     name: str
@@ -54,6 +55,7 @@ class HardwareSpec:
     tdp_w: float | None = None
     vendor: str | None = None
     architecture: str | None = None
+    cores: int | None = None
 
     @property
     def is_unified(self) -> bool:
@@ -93,6 +95,7 @@ def _from_row(row: Mapping[str, Any]) -> HardwareSpec:
         tdp_w=row["tdp_w"],
         vendor=row["vendor"],
         architecture=row["architecture"],
+        cores=row.get("cores"),
     )
 
 

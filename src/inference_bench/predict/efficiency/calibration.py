@@ -1,0 +1,104 @@
+"""A user's own measurements correct the fitted efficiencies: one row moves what it can tell, several tell more apart.
+
+In:   Observations (a question and the seconds measured)
+Out:  offsets by group of efficiencies, to be given to `expect` or `EngineCost`
+Leaves out: choosing the rows (score.calibrated)
+Read next by: score, plan.
+
+Each offset is normal around zero with the spread that machines show around their pool; the offsets are the most likely
+ones given the rows (Gauss-Newton on the logarithm of the time). One decode row moves mostly the bandwidth efficiency,
+because that is where most of its time goes.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from inference_bench.predict.efficiency.expectation import answer, parameters_for
+from inference_bench.predict.efficiency.parameters import Fitted, fitted
+from inference_bench.predict.efficiency.question import Question, shape
+
+# how far one machine's efficiencies lie from its pool's, as the standard deviation of a logarithm
+SPREAD: Final = {
+    "bandwidth": 0.35,
+    "compute/decode": 0.5,
+    "compute/prefill": 0.5,
+    "threads": 0.5,
+    "overhead": 0.5,
+    "communication": 0.4,
+    "sequences": 0.5,
+    "interference": 0.3,
+    "own_prompt": 0.3,
+    "burst": 0.4,
+    "first_step": 0.5,
+    "wait": 1.5,
+}
+_NOISE: Final = 0.08  # of one row around the best offsets
+_ROUNDS: Final = 30
+_LARGEST_MOVE: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Observation:
+    """A question and what was measured.
+
+    Unit:  seconds
+    """
+
+    question: Question
+    seconds: float
+
+
+def calibrate(rows: Sequence[Observation], known: Fitted | None = None) -> dict[str, float]:
+    """The offsets that best explain some rows of one engine on one machine; none for no rows.
+
+    Formula:  argmin Σ rows (log t - log t̂(o))² / s² + Σ offsets o² / σ²
+    Raises:   RequestError where the machine's rates are not known
+    """
+    known = known or fitted()
+    asked = [(shape(row.question), parameters_for(row.question, known), math.log(row.seconds)) for row in rows]
+    names = list(SPREAD)
+    offsets = dict.fromkeys(names, 0.0)
+    for _ in range(_ROUNDS if rows else 0):
+        residuals, slopes = [], []
+        for form, parameters, target in asked:
+            time = answer(form, parameters, offsets)
+            residuals.append(target - math.log(time.seconds))
+            slopes.append([time.by_group.get(name, 0.0) / time.seconds for name in names])
+        moves = _gauss_newton(residuals, slopes, [offsets[name] for name in names], [SPREAD[name] for name in names])
+        for name, move in zip(names, moves, strict=True):
+            offsets[name] += max(-_LARGEST_MOVE, min(_LARGEST_MOVE, move))
+        if max(map(abs, moves)) < 1e-6:
+            break
+    return {name: value for name, value in offsets.items() if abs(value) > 1e-9}
+
+
+def _gauss_newton(
+    residuals: list[float], slopes: list[list[float]], at: list[float], spread: list[float]
+) -> list[float]:
+    """The move that solves (Jᵀ·J / s² + diag(1 / σ²)) · move = Jᵀ·r / s² - o / σ²."""
+    size, weight = len(at), 1 / _NOISE**2
+    matrix = [[weight * sum(row[i] * row[j] for row in slopes) for j in range(size)] for i in range(size)]
+    right = [weight * sum(row[i] * left for row, left in zip(slopes, residuals, strict=True)) for i in range(size)]
+    for i in range(size):
+        matrix[i][i] += 1 / spread[i] ** 2
+        right[i] -= at[i] / spread[i] ** 2
+    return _solve(matrix, right)
+
+
+def _solve(matrix: list[list[float]], right: list[float]) -> list[float]:
+    """A symmetric positive definite system, by elimination: its diagonal needs no pivoting."""
+    size = len(right)
+    rows = [[*line, value] for line, value in zip(matrix, right, strict=True)]
+    for i in range(size):
+        for j in range(i + 1, size):
+            ratio = rows[j][i] / rows[i][i]
+            if ratio:
+                rows[j] = [below - ratio * above for below, above in zip(rows[j], rows[i], strict=True)]
+    found = [0.0] * size
+    for i in reversed(range(size)):
+        found[i] = (rows[i][size] - sum(rows[i][j] * found[j] for j in range(i + 1, size))) / rows[i][i]
+    return found

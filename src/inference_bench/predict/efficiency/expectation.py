@@ -1,0 +1,187 @@
+"""What an engine is expected to reach: the terms of its steps, each at its fitted efficiency, and an 80 % interval.
+
+In:   Question (or a step), Fitted, optionally offsets from a user's own measurements
+Out:  Expectation; EngineCost, which plugs into latency, plan and the simulator as any other StepCost
+Leaves out: where the parameters come from (score.fitting, scripts/fit_efficiency.py)
+Read next by: calibration, fit, plan, score.
+
+Formula:  step = (memory^p + compute^p)^(1/p) + overheads, each term times exp(sum of its effects)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from inference_bench.accounting.work import SequenceStep
+from inference_bench.errors import RequestError
+from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
+from inference_bench.predict.efficiency.parameters import Calibration, Fitted, Parameters, fitted
+from inference_bench.predict.efficiency.question import Phase, Question, Shape, shape
+from inference_bench.predict.efficiency.setting import Setting
+from inference_bench.predict.efficiency.terms import COMPUTE_TERMS, MEMORY_TERMS, TERMS, StepTerms, rates, step_terms
+
+_NUM_MEMORY: Final = len(MEMORY_TERMS)
+_NUM_OVERLAPPED: Final = _NUM_MEMORY + len(COMPUTE_TERMS)
+Offsets = Mapping[str, float]
+NO_OFFSETS: Final[Offsets] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An expected time and the interval that holds 4 of 5 measurements.
+
+    Unit:  seconds
+    """
+
+    seconds: float
+    low_s: float
+    high_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepTime:
+    """The time of a step, and how much of it moves with each group of efficiencies (its logarithmic derivatives).
+
+    Unit:  seconds
+    """
+
+    seconds: float
+    by_group: Mapping[str, float]
+
+
+def offset_name(term: str, *, is_decode: bool) -> str:
+    """The group a user's own measurement corrects: compute apart for prompts and for decoding."""
+    group = GROUP_OF_TERM[term]
+    return f"compute/{'decode' if is_decode else 'prefill'}" if group == "compute" else group
+
+
+def step_time(setting: Setting, is_pcie: bool, terms: StepTerms, known: Parameters, offsets: Offsets) -> StepTime:
+    """One step at the fitted efficiencies.
+
+    Formula:  (memory^p + compute^p)^(1/p) + overheads
+    Unit:     seconds
+    """
+    factors, groups = [], []
+    for term, value in zip(TERMS, terms.values, strict=True):
+        group = offset_name(term, is_decode=terms.is_decode)
+        groups.append(group)
+        if value <= 0:
+            factors.append(0.0)
+            continue
+        effect = known.log_factor(term_effects(setting, term, is_pcie, is_decode=terms.is_decode))
+        factors.append(value * math.exp(effect + offsets.get(group, 0.0)))
+    memory, compute = sum(factors[:_NUM_MEMORY]), sum(factors[_NUM_MEMORY:_NUM_OVERLAPPED])
+    norm = known.norm
+    together = (memory**norm + compute**norm) ** (1 / norm)
+    by_group: dict[str, float] = {}
+    for index, (group, value) in enumerate(zip(groups, factors, strict=True)):
+        side = memory if index < _NUM_MEMORY else compute if index < _NUM_OVERLAPPED else 0.0
+        weight = (side / together) ** (norm - 1) if side else 1.0
+        by_group[group] = by_group.get(group, 0.0) + value * weight
+    return StepTime(together + sum(factors[_NUM_OVERLAPPED:]), by_group)
+
+
+def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS) -> StepTime:
+    """The time of a whole phase: how often each step is paid, and what serving adds.
+
+    Formula:  decode, prefill: one step; e2e: prefill + (n - 1) · waves · step; serving TPOT: step + interference ·
+              running / n · prefill; serving TTFT: (own + burst · running) · prefill + (first + wait · n / offered +
+              (waves - 1) · n) · step
+    Unit:     seconds
+    """
+    question = asked.question
+    setting, pcie = question.setting, asked.limits.is_pcie
+    steps = [
+        None if terms is None else step_time(setting, pcie, terms, known, offsets)
+        for terms in (asked.decode, asked.prefill)
+    ]
+    paid = _paid(asked, known, offsets)
+    total, by_group = 0.0, dict[str, float]()
+    for step, counts in zip(steps, paid, strict=True):
+        if step is None:
+            continue
+        times = sum(counts.values())
+        total += times * step.seconds
+        for group, value in step.by_group.items():
+            by_group[group] = by_group.get(group, 0.0) + times * value
+        for name, count in counts.items():
+            if name:
+                by_group[name] = by_group.get(name, 0.0) + count * step.seconds
+    return StepTime(total, by_group)
+
+
+def _paid(asked: Shape, known: Parameters, offsets: Offsets) -> tuple[dict[str, float], dict[str, float]]:
+    """How many decode and how many prefill steps are paid, by the serving term that asks for them ("" for none)."""
+    question = asked.question
+    if question.phase is Phase.E2E:
+        return {"": (question.output_tokens - 1) * asked.waves}, {"": 1.0}
+    if not question.is_serving:
+        return {"": 1.0}, {"": 1.0}
+
+    has_experts = asked.decode is not None and asked.decode.values[1] > 0
+
+    def factor(term: str) -> float:
+        effects = serving_effects(question.setting, term, has_experts)
+        return math.exp(known.log_factor(effects) + offsets.get(term, 0.0))
+
+    output = max(1, question.output_tokens)
+    if question.phase is Phase.SERVING_TPOT:
+        return {"": 1.0}, {"interference": factor("interference") * asked.running / output}
+    waiting = {"first_step": factor("first_step"), "wait": factor("wait") * output / asked.offered}
+    return {**waiting, "": (asked.waves - 1) * output}, {
+        "own_prompt": factor("own_prompt"),
+        "burst": factor("burst") * asked.running,
+    }
+
+
+def parameters_for(question: Question, known: Fitted) -> Parameters:
+    """Serving phases have parameters of their own."""
+    return known.serving if question.is_serving else known.alone
+
+
+def expect(
+    question: Question,
+    known: Fitted | None = None,
+    offsets: Offsets = NO_OFFSETS,
+    calibration: Calibration = Calibration.NONE,
+) -> Expectation:
+    """What a measurement of this would show, with an interval that holds four of five.
+
+    Unit:    seconds
+    Raises:  RequestError where the machine's rates are not known
+    """
+    known = known or fitted()
+    seconds = answer(shape(question), parameters_for(question, known), offsets).seconds
+    setting = question.setting
+    familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool)
+    spread = math.exp(known.width(question.phase.value, familiarity, calibration))
+    return Expectation(seconds, seconds / spread, seconds * spread)
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCost:
+    """What a step costs on a real engine: a StepCost at fitted efficiencies.
+
+    Where:  offsets are corrections from own measurements
+    Unit:   seconds
+    Source: fitted.json, with its rows and date
+    """
+
+    setting: Setting
+    known: Parameters
+    offsets: Offsets = field(default_factory=dict)
+
+    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """Seconds of one step; a step that brings more than one position a sequence counts as prefill.
+
+        Raises:  RequestError where the machine's rates are not known
+        """
+        limits = rates(self.setting)
+        if limits is None:
+            raise RequestError(f"the bandwidth or the peak of {self.setting.machine.name} is not known")
+        is_decode = all(step.num_new == 1 for step in sequences)
+        terms = step_terms(self.setting, limits, sequences, is_decode=is_decode)
+        return step_time(self.setting, limits.is_pcie, terms, self.known, self.offsets).seconds
