@@ -4,22 +4,21 @@ In:   cases with their shapes, Fitted, the mode
 Out:  ScoredRow for the rows that were not spent
 Leaves out: which rows a person would measure; here they are chosen by predicted time alone, never by error
 Read next by: cli, cross_validation.
+
+One: a single row of the engine on the machine, whatever its model and format. Several: one row of each model and format
+served there, which correct the machine together and then each its own setting.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Hashable, Sequence
 
 from inference_bench.predict.efficiency.calibration import Observation, calibrate
-from inference_bench.predict.efficiency.expectation import answer, parameters_for
+from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, parameters_for
 from inference_bench.predict.efficiency.parameters import Calibration, Fitted
 from inference_bench.predict.efficiency.question import Shape
 from inference_bench.score.query import Case
 from inference_bench.score.scoring import ScoredRow, score_row
-
-ROWS_SPENT: Final = {Calibration.NONE: 0, Calibration.ONE: 1, Calibration.SEVERAL: 4}
-_OUTER: Final = (0.1, 0.9)
 
 Asked = tuple[Case, Shape]
 
@@ -30,46 +29,80 @@ def score_calibrated(asked: Sequence[Asked], known: Fitted, mode: Calibration) -
     Where:  a group is one engine on one machine in one phase; a group too small to have rows left over is predicted as
             it is
     """
+    if mode is Calibration.NONE:
+        return [score_row(item, form, known) for item, form in asked], 0
     scored: list[ScoredRow] = []
     spent = 0
-    for group in groups(asked):
-        chosen = choose(group, known, ROWS_SPENT[mode])
-        if not chosen:
-            scored += [score_row(item, form, known) for item, form in group]
-            continue
-        rows = [Observation(form.question, item.seconds or 0.0) for item, form in (group[index] for index in chosen)]
-        offsets = calibrate(rows, known)
-        left = [pair for index, pair in enumerate(group) if index not in chosen]
-        scored += [score_row(item, form, known, offsets, mode) for item, form in left]
-        spent += len(chosen)
+    for group in _groups(asked, _engine_and_machine):
+        rows, used = _one(group, known) if mode is Calibration.ONE else _several(group, known)
+        scored += rows
+        spent += used
     return scored, spent
 
 
-def groups(asked: Sequence[Asked]) -> list[list[Asked]]:
-    """Rows of one engine on one machine in one phase, in order of first appearance."""
-    found: dict[tuple[str, str, str], list[Asked]] = {}
-    for item, form in asked:
-        setting = form.question.setting
-        found.setdefault((setting.machine.name, setting.engine, form.question.phase.value), []).append((item, form))
+def _one(group: Sequence[Asked], known: Fitted) -> tuple[list[ScoredRow], int]:
+    """One row of the group corrects all others."""
+    row = middle(group, known)
+    if row is None:
+        return [score_row(item, form, known) for item, form in group], 0
+    offsets = calibrate([_observed(group[row])], known)
+    return _left_over(group, row, known, offsets, Calibration.ONE), 1
+
+
+def _several(group: Sequence[Asked], known: Fitted) -> tuple[list[ScoredRow], int]:
+    """One row of each setting corrects the machine, then its own setting."""
+    settings = _groups(group, _model_and_format)
+    rows = [middle(setting, known) for setting in settings]
+    spent = [_observed(setting[row]) for setting, row in zip(settings, rows, strict=True) if row is not None]
+    shared = calibrate(spent, known) if spent else NO_OFFSETS
+    scored: list[ScoredRow] = []
+    for setting, row in zip(settings, rows, strict=True):
+        if row is None:
+            mode = Calibration.SEVERAL if spent else Calibration.NONE
+            scored += [score_row(item, form, known, shared, mode) for item, form in setting]
+        else:
+            own = calibrate([_observed(setting[row])], known, shared)
+            scored += _left_over(setting, row, known, own, Calibration.SEVERAL)
+    return scored, len(spent)
+
+
+def _left_over(
+    group: Sequence[Asked], spent: int, known: Fitted, offsets: Offsets, mode: Calibration
+) -> list[ScoredRow]:
+    left = [pair for index, pair in enumerate(group) if index != spent]
+    return [score_row(item, form, known, offsets, mode) for item, form in left]
+
+
+def _observed(pair: Asked) -> Observation:
+    return Observation(pair[1].question, pair[0].seconds or 0.0)
+
+
+def _engine_and_machine(pair: Asked) -> Hashable:
+    setting = pair[1].question.setting
+    return setting.machine.name, setting.engine, pair[1].question.phase
+
+
+def _model_and_format(pair: Asked) -> Hashable:
+    setting = pair[1].question.setting
+    return setting.served.model.name, setting.format_label, setting.devices, setting.tensor
+
+
+def _groups(asked: Sequence[Asked], key: Callable[[Asked], Hashable]) -> list[list[Asked]]:
+    """Rows with the same key, in order of first appearance."""
+    found: dict[Hashable, list[Asked]] = {}
+    for pair in asked:
+        found.setdefault(key(pair), []).append(pair)
     return list(found.values())
 
 
-def choose(group: Sequence[Asked], known: Fitted, number: int) -> frozenset[int]:
-    """Which rows of a group to spend: the middle one by predicted time, or some spread between its ends; suspect never.
-
-    Where:  none where the group would be left empty
-    """
+def middle(group: Sequence[Asked], known: Fitted) -> int | None:
+    """The row to spend: the middle one by predicted time, suspect rows aside; None where nothing would be left."""
     able = [index for index, (item, _) in enumerate(group) if not item.row.is_suspect]
-    if number == 0 or len(able) <= number:
-        return frozenset()
+    if len(able) < 2:
+        return None
 
     def predicted(index: int) -> float:
         form = group[index][1]
         return answer(form, parameters_for(form.question, known)).seconds
 
-    ordered = sorted(able, key=predicted)
-    if number == 1:
-        return frozenset({ordered[len(ordered) // 2]})
-    low, high = _OUTER
-    shares = [low + (high - low) * step / (number - 1) for step in range(number)]
-    return frozenset(ordered[round(share * (len(ordered) - 1))] for share in shares)
+    return sorted(able, key=predicted)[len(able) // 2]

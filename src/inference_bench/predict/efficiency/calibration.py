@@ -13,13 +13,13 @@ because that is where most of its time goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from inference_bench.predict.efficiency.expectation import answer, parameters_for
+from inference_bench.predict.efficiency.expectation import NO_OFFSETS, answer, parameters_for
 from inference_bench.predict.efficiency.parameters import Fitted, fitted
-from inference_bench.predict.efficiency.question import Question, shape
+from inference_bench.predict.efficiency.question import Phase, Question, shape
 
 # how far one machine's efficiencies lie from its pool's, as the standard deviation of a logarithm
 SPREAD: Final = {
@@ -36,7 +36,14 @@ SPREAD: Final = {
     "first_step": 0.5,
     "wait": 1.5,
 }
-_NOISE: Final = 0.08  # of one row around the best offsets
+# how far one row lies from the best offsets: what a wait adds differs from run to run
+NOISE: Final = {
+    Phase.DECODE: 0.1,
+    Phase.PREFILL: 0.15,
+    Phase.E2E: 0.12,
+    Phase.SERVING_TPOT: 0.12,
+    Phase.SERVING_TTFT: 0.3,
+}
 _ROUNDS: Final = 30
 _LARGEST_MOVE: Final = 1.0
 
@@ -52,23 +59,28 @@ class Observation:
     seconds: float
 
 
-def calibrate(rows: Sequence[Observation], known: Fitted | None = None) -> dict[str, float]:
-    """The offsets that best explain some rows of one engine on one machine; none for no rows.
+def calibrate(
+    rows: Sequence[Observation], known: Fitted | None = None, around: Mapping[str, float] = NO_OFFSETS
+) -> dict[str, float]:
+    """The offsets that best explain some rows of one engine on one machine; those it starts around for no rows.
 
-    Formula:  argmin Σ rows (log t - log t̂(o))² / s² + Σ offsets o² / σ²
+    Formula:  argmin Σ rows (log t - log t̂(o))² / s² + Σ offsets (o - a)² / σ²
+    Where:    a is what is believed before: zero, or what the machine's other rows gave
     Raises:   RequestError where the machine's rates are not known
     """
     known = known or fitted()
     asked = [(shape(row.question), parameters_for(row.question, known), math.log(row.seconds)) for row in rows]
     names = list(SPREAD)
-    offsets = dict.fromkeys(names, 0.0)
+    noise = [NOISE[row.question.phase] for row in rows]
+    offsets = {name: around.get(name, 0.0) for name in names}
     for _ in range(_ROUNDS if rows else 0):
         residuals, slopes = [], []
         for form, parameters, target in asked:
             time = answer(form, parameters, offsets)
             residuals.append(target - math.log(time.seconds))
             slopes.append([time.by_group.get(name, 0.0) / time.seconds for name in names])
-        moves = _gauss_newton(residuals, slopes, [offsets[name] for name in names], [SPREAD[name] for name in names])
+        away = [offsets[name] - around.get(name, 0.0) for name in names]
+        moves = _gauss_newton(residuals, slopes, noise, away, list(SPREAD.values()))
         for name, move in zip(names, moves, strict=True):
             offsets[name] += max(-_LARGEST_MOVE, min(_LARGEST_MOVE, move))
         if max(map(abs, moves)) < 1e-6:
@@ -77,15 +89,17 @@ def calibrate(rows: Sequence[Observation], known: Fitted | None = None) -> dict[
 
 
 def _gauss_newton(
-    residuals: list[float], slopes: list[list[float]], at: list[float], spread: list[float]
+    residuals: list[float], slopes: list[list[float]], noise: list[float], away: list[float], spread: list[float]
 ) -> list[float]:
-    """The move that solves (Jᵀ·J / s² + diag(1 / σ²)) · move = Jᵀ·r / s² - o / σ²."""
-    size, weight = len(at), 1 / _NOISE**2
-    matrix = [[weight * sum(row[i] * row[j] for row in slopes) for j in range(size)] for i in range(size)]
-    right = [weight * sum(row[i] * left for row, left in zip(slopes, residuals, strict=True)) for i in range(size)]
+    """The move that solves (Jᵀ·J / s² + diag(1 / σ²)) · move = Jᵀ·r / s² - (o - a) / σ²."""
+    size = len(away)
+    slopes = [[value / spread_of for value in row] for row, spread_of in zip(slopes, noise, strict=True)]
+    residuals = [left / spread_of for left, spread_of in zip(residuals, noise, strict=True)]
+    matrix = [[sum(row[i] * row[j] for row in slopes) for j in range(size)] for i in range(size)]
+    right = [sum(row[i] * left for row, left in zip(slopes, residuals, strict=True)) for i in range(size)]
     for i in range(size):
         matrix[i][i] += 1 / spread[i] ** 2
-        right[i] -= at[i] / spread[i] ** 2
+        right[i] -= away[i] / spread[i] ** 2
     return _solve(matrix, right)
 
 

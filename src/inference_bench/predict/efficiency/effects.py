@@ -59,10 +59,10 @@ def _shared(setting: Setting, group: str, phase: str, is_pcie: bool) -> Iterator
         kinds += [f"engine+format:{engine}/{fmt}", f"engine+label:{engine}/{label}", f"chip:{pool}/{chip}"]
         kinds += [f"split:{setting.split}"]
     elif group == "compute":
-        kinds = [f"phase:{phase}"]
-        kinds += [f"{kind}/{phase}" for kind in (f"pool:{pool}", f"engine:{engine}", f"format:{fmt}")]
-        kinds += [f"engine+pool:{engine}/{pool}/{phase}", f"engine+format:{engine}/{fmt}/{phase}"]
-        kinds += [f"chip:{pool}/{chip}/{phase}", f"engine+label:{engine}/{label}/{phase}", f"split:{setting.split}"]
+        group = f"compute-{phase}"  # kernels of long prompts and of a few tokens have little in common
+        kinds = [f"phase:{phase}", f"pool:{pool}", f"engine:{engine}", f"format:{fmt}", f"engine+pool:{engine}/{pool}"]
+        kinds += [f"engine+format:{engine}/{fmt}", f"chip:{pool}/{chip}", f"engine+label:{engine}/{label}"]
+        kinds += [f"split:{setting.split}"]
     elif group == "threads":
         kinds = [f"phase:{phase}", f"engine:{engine}", f"engine+label:{engine}/{label}", f"format:{fmt}"]
         kinds += [f"chip:{chip}"]
