@@ -30,6 +30,7 @@ SPREAD: Final = {
     "overhead": 0.5,
     "communication": 0.4,
     "sequences": 0.5,
+    "batched_experts": 0.5,
     "interference": 0.3,
     "own_prompt": 0.3,
     "burst": 0.4,

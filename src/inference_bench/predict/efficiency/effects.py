@@ -31,6 +31,7 @@ GROUP_OF_TERM: Final = {
     "all_reduce": "communication",
     "link": "communication",
     "sequences": "sequences",
+    "batched_experts": "batched_experts",
 }
 # terms of serving that are no part of a step: how much of a prompt's time falls into each token, and what a first
 # token waits for
@@ -45,7 +46,7 @@ def term_effects(setting: Setting, term: str, is_pcie: bool, *, is_decode: bool)
 
 def _own(setting: Setting, term: str, phase: str) -> Iterator[str]:
     """Effects of the term alone."""
-    if term in ("experts", "expert_products", "expert_layers"):
+    if term in ("experts", "expert_products", "expert_layers", "batched_experts"):
         yield f"{term}|engine:{setting.engine}"
     if term in ("cache", "attention"):
         yield f"{term}|engine:{setting.engine}/{phase}"
@@ -54,6 +55,8 @@ def _own(setting: Setting, term: str, phase: str) -> Iterator[str]:
 def _shared(setting: Setting, group: str, phase: str, is_pcie: bool) -> Iterator[str]:
     engine, pool, fmt = setting.engine, setting.pool, setting.format_group
     label, chip = setting.format_label, setting.machine.architecture or "unknown"
+    if group == "batched_experts":
+        return iter(())
     if group == "bandwidth":
         kinds = [f"pool:{pool}", f"engine:{engine}", f"format:{fmt}", f"engine+pool:{engine}/{pool}"]
         kinds += [f"engine+format:{engine}/{fmt}", f"engine+label:{engine}/{label}", f"chip:{pool}/{chip}"]

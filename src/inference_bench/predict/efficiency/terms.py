@@ -26,7 +26,7 @@ from inference_bench.predict.efficiency.setting import LLAMA_CPP_FAMILY, DeviceS
 
 MEMORY_TERMS: Final = ("weights", "experts", "cache")
 COMPUTE_TERMS: Final = ("products", "expert_products", "attention", "threads")
-OVERHEAD_TERMS: Final = ("layers", "expert_layers", "step", "all_reduce", "link", "sequences")
+OVERHEAD_TERMS: Final = ("layers", "expert_layers", "step", "all_reduce", "link", "sequences", "batched_experts")
 TERMS: Final = MEMORY_TERMS + COMPUTE_TERMS + OVERHEAD_TERMS
 PCIE_BYTES_PER_S: Final = 25e9  # what a PCIe 4.0 x16 link reaches in one direction; taken where no link is known
 FAST_LINK_BYTES_PER_S: Final = 100e9  # above it a link is more than PCIe
@@ -97,7 +97,8 @@ def _peak(setting: Setting, sixteen: float) -> float:
 def step_terms(setting: Setting, limits: Rates, sequences: Sequence[SequenceStep], *, is_decode: bool) -> StepTerms:
     """The terms of one step over all replicas.
 
-    Formula:  bytes / BW, FLOPs / P, layers · 1 us, messages · log2(ranks) · 1 us, bytes sent / link, sequences · 1 us
+    Formula:  bytes / BW, FLOPs / P, layers · 1 us, messages · log2(ranks) · 1 us, bytes sent / link, sequences · 1 us;
+              the experts' bytes once more where several sequences decode: their kernels do worse than those of one
     Unit:     seconds
     Raises:   RequestError as count_step_work
     """
@@ -126,6 +127,7 @@ def step_terms(setting: Setting, limits: Rates, sequences: Sequence[SequenceStep
         2 * layers * math.log2(tensor) if tensor > 1 else 0.0,
         sent / limits.link,
         work.num_sequences * _MICROSECOND,
+        expert_bytes / limits.bandwidth if is_decode and sum(step.count for step in sequences) > 1 else 0.0,
     )
     return StepTerms(values, is_decode)
 
