@@ -31,7 +31,7 @@ def _draw(found: ScoreReport, file: str) -> None:
     from inference_bench.charts.accuracy import accuracy_chart  # late: charts load much
     from inference_bench.cli.picture import write_chart
 
-    write_chart(accuracy_chart(found), file)
+    write_chart(accuracy_chart(found), file, "no row could be scored")
 
 
 def _print(found: ScoreReport, as_json: bool) -> None:
