@@ -4,7 +4,8 @@
 
 FOLDER holds the CSV tables docs/measurements.md describes. Every score is cross-validated: by device without
 calibration, with one row and with several, and by model. The words that no table holds (what limits the scores, what
-others reach, definitions) are taken from scripts/accuracy_*.md. The same tables give the same pages. Needs the extras [bench]; takes about a minute.
+others reach, definitions) are taken from scripts/accuracy_*.md. The same tables give the same pages. Needs the extras
+[bench]; takes about a minute.
 """
 
 from __future__ import annotations
@@ -224,18 +225,15 @@ def written(name: str) -> str:
 
 def page(found: Scores) -> str:
     """docs/accuracy.md."""
-    overall, rows = found.headline.overall, found.headline.scored
     sections = (
         "# How right the predictions are",
-        f"Written by `scripts/write_accuracy.py`; do not edit. {format_count(overall.rows)} published values from "
-        f"{len(found.headline.files)} tables on {len(found.headline.by_machine)} machines, published up to {max(row.case.row.date[:7] for row in rows)}. Every "
-        "score below is of rows whose machine (or, where it says so, whose model) was left out of the fit, one after the other. Errors are "
-        "|predicted − measured| / measured time; pairs are median / 90th percentile.",
+        _what_this_is(found.headline),
         "## What was to be reached",
         targets_table(found),
         "![Predicted over measured time by class of machines](accuracy.svg)",
-        "Each picture is a class of machines that share efficiencies; each point a row, or several that lie together. On the diagonal "
-        "a prediction is right; between the dashed lines lie four of five rows of the picture. Nothing of the row's own machine was known to the fit.",
+        "Each picture is a class of machines that share efficiencies; each point a row, or several that lie together. On the "
+        "diagonal a prediction is right; between the dashed lines lie four of five rows of the picture. Nothing of the row's own "
+        "machine was known to the fit.",
         "## By phase",
         phase_table(found),
         "## What limits it",
@@ -257,6 +255,16 @@ def page(found: Scores) -> str:
         written("definitions"),
     )
     return "\n\n".join(sections) + "\n"
+
+
+def _what_this_is(found: ScoreReport) -> str:
+    latest = max(row.case.row.date[:7] for row in found.scored)
+    return (
+        f"Written by `scripts/write_accuracy.py`; do not edit. {format_count(found.overall.rows)} published values from "
+        f"{len(found.files)} tables on {len(found.by_machine)} machines, published up to {latest}. Every score below is of rows "
+        "whose machine (or, where it says so, whose model) was left out of the fit, one after the other. Errors are "
+        "|predicted − measured| / measured time; pairs are median / 90th percentile."
+    )
 
 
 def say(message: str) -> None:

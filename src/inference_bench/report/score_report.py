@@ -60,8 +60,9 @@ def how_scored(found: ScoreReport) -> str:
 
 def _head(found: ScoreReport) -> str:
     overall = found.overall
+    tables = "1 table" if len(found.files) == 1 else f"{format_count(len(found.files))} tables"
     return wrap(
-        f"{format_count(overall.rows)} rows of {format_count(len(found.files))} tables, {how_scored(found)}: "
+        f"{format_count(overall.rows)} rows of {tables}, {how_scored(found)}: "
         f"{format_count(overall.predicted)} predicted ({format_fraction(overall.coverage)}), "
         f"{format_count(overall.scored)} scored; median error {format_fraction(overall.median_ape)} "
         f"(typical machine {format_fraction(overall.median_of_machine_medians)}), "

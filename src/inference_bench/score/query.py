@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.params import count_params
@@ -40,7 +40,7 @@ _BITS: Final = re.compile(r"(?<!\d)(\d{1,3}(?:\.\d{1,9})?)\s*-?(?:bpw|bit)", re.
 _GIB: Final = re.compile(r"weights_gib=(\d{1,7}(?:\.\d{1,9})?)(?![\d.])")
 _DEPTH: Final = re.compile(r"depth=(\d{1,8})(?!\d)")
 _THREADS: Final = re.compile(r"threads=(\d{1,5})(?!\d)")
-_PARALLEL: Final = {name: re.compile(rf"(?:^|[ x]){name}(\d{{1,4}})") for name in ("TP", "DP")}
+_PARALLEL: Final = {name: re.compile(rf"(?:^|[ x]){name}(\d{{1,4}})") for name in ("TP", "DP", "PP")}
 _NEURON_CORES: Final = "NeuronCores"
 # batched benchmarks that repeat one prompt send its tokens to the same experts more often than chance
 _SAME_PROMPTS: Final = "batched-bench"
@@ -145,15 +145,15 @@ def _setting(row: MeasuredRow) -> Setting:
     weights = _weights(row.model, row.params_billions, _plan_name(row.weight_format, engine))
     correlation = _SAME_PROMPTS_CORRELATION if _SAME_PROMPTS in row.notes else 0.0
     served = ServedModel(model, weights, _cache_format(row.kv_format), expert_correlation=correlation)
-    split, tensor, replicas = _parallel(row)
+    layout = _layout(row)
     return Setting(
         served=served,
         machine=machine,
         engine=engine,
-        tensor=tensor,
-        replicas=replicas,
-        devices=row.devices,
-        split=split,
+        tensor=layout.tensor,
+        replicas=layout.replicas,
+        devices=layout.devices,
+        split=layout.split,
         weight_scale=_weight_scale(row.notes, weights) or share,
         threads_fraction=_threads_fraction(row.notes, machine),
         is_early=bool(row.date) and row.date < _EARLY,
@@ -171,18 +171,31 @@ def _weight_scale(notes: str, weights: WeightCount) -> float | None:
     return float(size[1]) * GIBI / weights.total if size else None
 
 
-def _parallel(row: MeasuredRow) -> tuple[DeviceSplit, int, int]:
-    """How the devices share the model: the split, tensor ranks, replicas of the attention."""
-    text = row.parallelism
-    if "layer-split" in text:
-        return DeviceSplit.LAYER, 1, 1
-    if "row-split" in text:
-        return DeviceSplit.ROW, row.devices, 1
-    found = {name: pattern.search(text) for name, pattern in _PARALLEL.items()}
-    tensor, replicas = found["TP"], found["DP"]
-    if not text or _NEURON_CORES in text or tensor is None:
-        return DeviceSplit.TENSOR, row.devices, 1
-    return DeviceSplit.TENSOR, max(1, int(tensor[1])), max(1, int(replicas[1])) if replicas else 1
+class _Layout(NamedTuple):
+    """How devices share a model: tensor ranks, replicas of the attention, devices that work at once."""
+
+    split: DeviceSplit
+    tensor: int
+    replicas: int
+    devices: int
+
+
+def _layout(row: MeasuredRow) -> _Layout:
+    """What the table's words for it mean.
+
+    Where:  stages of a pipeline run one after another, as a layer split does: with TP a stage's devices count
+    """
+    if "layer-split" in row.parallelism:
+        return _Layout(DeviceSplit.LAYER, 1, 1, row.devices)
+    if "row-split" in row.parallelism:
+        return _Layout(DeviceSplit.ROW, row.devices, 1, row.devices)
+    named = {name: pattern.search(row.parallelism) for name, pattern in _PARALLEL.items()}
+    tensor, replicas, stages = (int(found[1]) if (found := named[name]) else 0 for name in ("TP", "DP", "PP"))
+    if stages > 1 and tensor <= 1:
+        return _Layout(DeviceSplit.LAYER, 1, 1, row.devices)
+    if not tensor or _NEURON_CORES in row.parallelism:
+        return _Layout(DeviceSplit.TENSOR, row.devices, 1, row.devices)
+    return _Layout(DeviceSplit.TENSOR, tensor, max(1, replicas), max(1, row.devices // max(1, stages)))
 
 
 def _threads_fraction(notes: str, machine: HardwareSpec) -> float:
