@@ -101,8 +101,8 @@ def pair(score: Score | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A fraction as percent, to one decimal where that says something."""
-    return "" if value is None else format_fraction(value, 3 if value >= 0.0995 else 2)
+    """A fraction as percent to one decimal, so that the figures of a column can be compared."""
+    return "" if value is None else f"{value:.1%}".replace("%", " %")
 
 
 def targets_table(found: Scores) -> str:

@@ -11,7 +11,7 @@ import inference_bench
 from inference_bench.errors import MeasurementTableError, MissingExtraError, RequestError
 from inference_bench.predict.efficiency.parameters import Calibration
 from inference_bench.score.flow import score_tables
-from score.tables import PROMPTS, write_table
+from score.tables import PROMPTS, SERVING, write_table
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "measured.csv"
 BATCHES = (1, 4, 16, 64)
@@ -82,6 +82,17 @@ def test_one_machine_alone_cannot_be_left_out(tmp_path: Path) -> None:
     for key in ("device", "model"):
         with pytest.raises(RequestError, match="at least 2 are needed"):
             score_tables([path], cross_validate=key)
+
+
+def test_serving_rows_of_one_machine_alone_are_left_out_of_cross_validation_and_said_so(tmp_path: Path) -> None:
+    steps = [
+        {"hardware": name, "batch_or_concurrency": str(batch)} for name in ("H100 SXM", "B200") for batch in (1, 4)
+    ]
+    found = score_tables([write_table(tmp_path / "t.csv", *steps, SERVING, SERVING)], cross_validate="device")
+    assert (found.overall.rows, found.overall.predicted, found.by_phase["serving_tpot"].predicted) == (6, 4, 0)
+    assert [(item.reason, item.rows) for item in found.not_predicted] == [
+        ("no other machine of these tables has rows of its kind to fit on", 2)
+    ]
 
 
 def test_cross_validation_without_numpy_says_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,13 +9,14 @@ Read next by: cli.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from inference_bench.errors import MeasurementTableError, MissingExtraError, RequestError
 from inference_bench.predict.efficiency.parameters import INTERVAL_SHARE, Calibration, Fitted, fitted
 from inference_bench.score.calibrated import ROWS_SPENT, Asked, score_calibrated
-from inference_bench.score.query import case
+from inference_bench.score.query import Case, case
 from inference_bench.score.rows import MeasuredRow, read_rows
 from inference_bench.score.scoring import FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE, ScoredRow, ask_each
 from inference_bench.score.summary import ScoreReport, report
@@ -45,6 +46,8 @@ def score_tables(
     if cross_validate is None:
         scored, _ = score_calibrated(asked, known, mode)
     else:
+        asked, alone = _with_others(asked, cross_validate)
+        left += alone
         scored = _cross_validated(asked, cross_validate, mode, progress)
     assumptions = _assumptions(known, scored, asked, mode, cross_validate)
     return report(cases, asked, left, scored, known, mode, cross_validate, assumptions)
@@ -89,17 +92,31 @@ def _read(paths: Sequence[str | Path]) -> list[MeasuredRow]:
     return rows
 
 
+def _with_others(asked: Sequence[Asked], key: str) -> tuple[list[Asked], list[Case]]:
+    """The rows that others can be fitted without, and those that are the only ones of their kind.
+
+    Where:   serving has efficiencies of its own, so serving rows of one machine alone leave nothing to fit them on
+    Raises:  RequestError for a key that is not known, or where no row has others
+    """
+    if key not in LEFT_OUT:
+        raise RequestError(f"cross-validation by {key[:40]!r} is not known; known: {', '.join(LEFT_OUT)}")
+    names: dict[bool, set[str]] = {False: set(), True: set()}
+    for pair in asked:
+        names[pair[1].question.is_serving].add(_name_of(pair, key))
+    kept = [pair for pair in asked if len(names[pair[1].question.is_serving]) > 1]
+    if not kept:
+        raise RequestError(
+            f"cross-validation by {key} refits without each {LEFT_OUT[key]} in turn, and these tables have "
+            f"{len(names[False] | names[True])} that could be predicted; at least 2 are needed"
+        )
+    reason = f"no other {LEFT_OUT[key]} of these tables has rows of its kind to fit on"
+    left = [replace(pair[0], reason=reason) for pair in asked if len(names[pair[1].question.is_serving]) < 2]
+    return kept, left
+
+
 def _cross_validated(
     asked: Sequence[Asked], key: str, mode: Calibration, progress: Callable[[str], None]
 ) -> list[ScoredRow]:
-    if key not in LEFT_OUT:
-        raise RequestError(f"cross-validation by {key[:40]!r} is not known; known: {', '.join(LEFT_OUT)}")
-    names = {_name_of(pair, key) for pair in asked}
-    if len(names) < 2:
-        raise RequestError(
-            f"cross-validation by {key} refits without each {LEFT_OUT[key]} in turn, and these tables have "
-            f"{len(names)} that could be predicted; at least 2 are needed"
-        )
     try:
         from inference_bench.score.cross_validation import cross_validate
     except ImportError:
