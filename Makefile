@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-labs lint bench clean
+.PHONY: demo test test-labs lint bench fit-efficiency accuracy clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -28,6 +28,19 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/fit_start.py
 	$(BIN)/python benchmarks/gguf_header.py
 	$(BIN)/python benchmarks/plan.py
+	$(BIN)/python benchmarks/score.py
+
+# the efficiencies that ship, fitted again: make fit-efficiency TABLES=folder/of/csv
+fit-efficiency: $(VENV)/.dev need-tables
+	$(BIN)/python scripts/fit_efficiency.py '$(TABLES)'
+
+# docs/accuracy.md and its picture from cross-validated scores: make accuracy TABLES=folder/of/csv
+accuracy: $(VENV)/.dev need-tables
+	$(BIN)/python scripts/write_accuracy.py '$(TABLES)'
+
+.PHONY: need-tables
+need-tables:
+	@test -n '$(TABLES)' || { echo 'name the folder of measurement tables: make $(firstword $(MAKECMDGOALS)) TABLES=folder' >&2; exit 2; }
 
 $(VENV)/bin/python:
 	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'

@@ -26,6 +26,10 @@ PURE = [
     "predict.cost", "predict.deployment", "predict.plan", "predict.plan_assumptions", "predict.plan_checks", "predict.plan_cost",
     "predict.plan_load", "predict.plan_speculation", "predict.plan_verdict", "predict.queueing", "predict.remedies",
     "predict.scenario", "predict.scenario_fields", "predict.speculation", "predict.stated_model", "predict.step_cost",
+    "predict.efficiency", "predict.efficiency.calibration", "predict.efficiency.effects", "predict.efficiency.expectation",
+    "predict.efficiency.parameters", "predict.efficiency.question", "predict.efficiency.setting", "predict.efficiency.terms",
+    "score", "score.calibrated", "score.flow", "score.query", "score.reasons", "score.rows", "score.scoring", "score.summary",
+    "charts.accuracy", "report.score_json", "report.score_report",
     "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
     "report.html", "report.picture", "report.plan_cost_report", "report.plan_json", "report.plan_report",
 ]  # fmt: skip

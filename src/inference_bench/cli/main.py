@@ -46,6 +46,7 @@ def build_parser() -> Parser:
         _add_explain,
         _add_roofline,
         _add_plan,
+        _add_score,
         _add_tables,
         _add_probe,
         _add_verify,
@@ -187,6 +188,29 @@ def _add_plan(commands: Commands[Parser]) -> None:
     parser.add_argument("--compare", metavar="HW,HW", help="machines to compare on the same scenario")
     for option, metavar, summary in _PLAN_OPTIONS:
         parser.add_argument(option, metavar=metavar, help=summary)
+
+
+def _add_score(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "score", "how right the predictions are against published measurements", "score")
+    parser.add_argument(
+        "tables",
+        metavar="ROWS.csv",
+        nargs="+",
+        help="tables of measurements (docs/measurements.md), or folders of them",
+    )
+    parser.add_argument(
+        "--calibrate",
+        choices=("one", "several"),
+        help="spend one row, or four, of each phase of each engine on each machine, and score the others",
+    )
+    parser.add_argument(
+        "--cross-validate",
+        choices=("device", "model"),
+        help="predict each row by a fit that never saw its device, or its model; takes about half a minute",
+    )
+    parser.add_argument(
+        "--chart", metavar="FILE", help="draw predicted over measured: .svg, .html or .json (Vega-Lite)"
+    )
 
 
 def _add_tables(commands: Commands[Parser]) -> None:

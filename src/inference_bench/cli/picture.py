@@ -12,7 +12,7 @@ from inference_bench.errors import RequestError
 KINDS: Final = (".svg", ".html", ".json")
 
 
-def write_chart(spec: Spec | None, file: str) -> None:
+def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this machine is known") -> None:
     """Write the chart as what the file's name says it is.
 
     Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package
@@ -21,7 +21,7 @@ def write_chart(spec: Spec | None, file: str) -> None:
     if path.suffix not in KINDS:
         raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
     if spec is None:
-        raise RequestError("there is nothing to draw: no rate of this machine is known")
+        raise RequestError(f"there is nothing to draw: {nothing}")
     path.write_text(_text(spec, path.suffix), encoding="utf-8")
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.params import count_params
@@ -25,7 +25,8 @@ from inference_bench.facts.models import ModelSpec
 from inference_bench.predict.efficiency.question import Phase, Question
 from inference_bench.predict.efficiency.setting import LLAMA_CPP_FAMILY, DeviceSplit, Setting, engine_family
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.score.rows import MeasuredRow
+from inference_bench.score.rows import METRICS_OF_PHASE, MeasuredRow
+from inference_bench.units import GIBI, GIGA, KILO
 
 # how tables name formats → our names
 _WEIGHTS: Final = {
@@ -35,11 +36,11 @@ _WEIGHTS: Final = {
     **dict.fromkeys(("GPTQ-4bit-g128", "GPTQ"), "gptq-g128"),
 }
 _CACHE: Final = {"": "fp16", "FP16": "fp16", "BF16": "bf16", "FP8": "fp8", "INT8": "int8", "INT4": "q4_0"}
-_BITS: Final = re.compile(r"(\d+(?:\.\d+)?)\s*-?(?:bpw|bit)", re.IGNORECASE)
-_GIB: Final = re.compile(r"weights_gib=(\d+(?:\.\d+)?)")
-_DEPTH: Final = re.compile(r"depth=(\d{1,9})")
-_THREADS: Final = re.compile(r"threads=(\d{1,5})")
-_PARALLEL: Final = {name: re.compile(rf"(?:^|[ x]){name}(\d{{1,4}})") for name in ("TP", "DP")}
+_BITS: Final = re.compile(r"(?<!\d)(\d{1,3}(?:\.\d{1,9})?)\s*-?(?:bpw|bit)", re.IGNORECASE)
+_GIB: Final = re.compile(r"weights_gib=(\d{1,7}(?:\.\d{1,9})?)(?![\d.])")
+_DEPTH: Final = re.compile(r"depth=(\d{1,8})(?!\d)")
+_THREADS: Final = re.compile(r"threads=(\d{1,5})(?!\d)")
+_PARALLEL: Final = {name: re.compile(rf"(?:^|[ x]){name}(\d{{1,4}})") for name in ("TP", "DP", "PP")}
 _NEURON_CORES: Final = "NeuronCores"
 # batched benchmarks that repeat one prompt send its tokens to the same experts more often than chance
 _SAME_PROMPTS: Final = "batched-bench"
@@ -47,50 +48,72 @@ _SAME_PROMPTS_CORRELATION: Final = 0.4
 _SERVING_SOURCES: Final = ("aiconfigurator",)
 _SERVING_NOTE: Final = "concurrency"
 _EARLY: Final = "2025"
+MAX_REASON_CHARS: Final = 90
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
     """A row and what it asks.
 
-    Where:  question and seconds are None where the row cannot be asked, and reason says why
+    Where:  question and seconds are None where the row cannot be asked; then reason says why, the same for all rows of
+            its kind, and detail is what this row says instead
     """
 
     row: MeasuredRow
     question: Question | None
     seconds: float | None
     reason: str | None = None
+    detail: str = ""
+
+
+class NotAsked(RequestError):
+    """A row that leaves open what a prediction needs."""
+
+    def __init__(self, reason: str, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.detail = detail
 
 
 def case(row: MeasuredRow) -> Case:
     """What a row asks, or why it asks nothing that can be answered."""
     try:
         question = _question(row)
+    except NotAsked as error:
+        return Case(row, None, None, error.reason, error.detail)
     except InferenceBenchError as error:
-        return Case(row, None, None, str(error))
+        return Case(row, None, None, short_reason(error))
     return Case(row, question, _seconds(row, question.batch))
+
+
+def short_reason(error: InferenceBenchError) -> str:
+    """An error as a reason that fits a line."""
+    text = " ".join(str(error).split())
+    return text if len(text) <= MAX_REASON_CHARS else f"{text[: MAX_REASON_CHARS - 1]}…"
 
 
 def _question(row: MeasuredRow) -> Question:
     """The question of a row.
 
-    Raises:  RequestError with what the row leaves open
+    Raises:  NotAsked with what the row leaves open
     """
+    if row.metric not in METRICS_OF_PHASE[row.phase]:
+        raise NotAsked("the metric says nothing about the phase", f"{row.metric} of {row.phase}")
     if row.batch is None:
-        raise RequestError(f"concurrency is {row.batch_text or 'not given'!r}, not a number")
-    lengths = (row.input_tokens, row.output_tokens)
-    if all(length is None for length in lengths):
-        raise RequestError("neither length is given")
-    prompt, output = (length or 0 for length in lengths)
-    setting = _setting(row)
-    phase = _phase(row)
+        raise NotAsked("the batch or concurrency is not a number", row.batch_text)
+    if row.input_tokens is None and row.output_tokens is None:
+        raise NotAsked("neither length is given")
+    prompt, output = row.input_tokens or 0, row.output_tokens or 0
+    phase = phase_of(row)
     if phase in (Phase.E2E, Phase.SERVING_TPOT) and output < 1:
-        raise RequestError("the output length is not given")
+        raise NotAsked("the output length is not given")
+    if phase in (Phase.PREFILL, Phase.SERVING_TTFT) and prompt < 1:
+        raise NotAsked("the prompt length is not given")
     depth = _DEPTH.search(row.notes)
-    return Question(setting, phase, row.batch, prompt, output, int(depth[1]) if depth else 0)
+    return Question(_setting(row), phase, row.batch, prompt, output, int(depth[1]) if depth else 0)
 
 
-def _phase(row: MeasuredRow) -> Phase:
+def phase_of(row: MeasuredRow) -> Phase:
     """The phase a row times; serving where requests come and go at a fixed concurrency."""
     is_serving = row.source.startswith(_SERVING_SOURCES) or f"batch column = {_SERVING_NOTE}" in row.notes
     if row.phase == "decode":
@@ -108,7 +131,7 @@ def _seconds(row: MeasuredRow, batch: int) -> float:
     Unit:     seconds
     """
     if row.metric in ("tpot_ms", "ttft_ms"):
-        return row.value / 1e3
+        return row.value / KILO
     if row.metric == "e2e_latency_s":
         return row.value
     tokens = {"decode": 1, "prefill": max(1, row.input_tokens or 0), "e2e": max(1, row.output_tokens or 0)}[row.phase]
@@ -120,38 +143,59 @@ def _setting(row: MeasuredRow) -> Setting:
     machine = _machine(row.hardware)
     model, share = _model(row.model, row.params_billions)
     weights = _weights(row.model, row.params_billions, _plan_name(row.weight_format, engine))
-    size = _GIB.search(row.notes)
     correlation = _SAME_PROMPTS_CORRELATION if _SAME_PROMPTS in row.notes else 0.0
     served = ServedModel(model, weights, _cache_format(row.kv_format), expert_correlation=correlation)
-    split, tensor, replicas = _parallel(row)
+    layout = _layout(row)
     return Setting(
         served=served,
         machine=machine,
         engine=engine,
-        tensor=tensor,
-        replicas=replicas,
-        devices=row.devices,
-        split=split,
-        weight_scale=float(size[1]) * 2**30 / weights.total if size else share,
+        tensor=layout.tensor,
+        replicas=layout.replicas,
+        devices=layout.devices,
+        split=layout.split,
+        weight_scale=_weight_scale(row.notes, weights) or share,
         threads_fraction=_threads_fraction(row.notes, machine),
-        is_early=row.date < _EARLY,
+        is_early=bool(row.date) and row.date < _EARLY,
         version=f"{engine}-{'.'.join(row.engine_version.split('.')[:2])}",
         activations_8bit=row.weight_format == "W8A8",
     )
 
 
-def _parallel(row: MeasuredRow) -> tuple[DeviceSplit, int, int]:
-    """How the devices share the model: the split, tensor ranks, replicas of the attention."""
-    text = row.parallelism
-    if "layer-split" in text:
-        return DeviceSplit.LAYER, 1, 1
-    if "row-split" in text:
-        return DeviceSplit.ROW, row.devices, 1
-    found = {name: pattern.search(text) for name, pattern in _PARALLEL.items()}
-    tensor, replicas = found["TP"], found["DP"]
-    if not text or _NEURON_CORES in text or tensor is None:
-        return DeviceSplit.TENSOR, row.devices, 1
-    return DeviceSplit.TENSOR, max(1, int(tensor[1])), max(1, int(replicas[1])) if replicas else 1
+def _weight_scale(notes: str, weights: WeightCount) -> float | None:
+    """A published size over the counted one; None where no size is given.
+
+    Formula:  weights_gib · 2^30 / counted bytes
+    """
+    size = _GIB.search(notes)
+    return float(size[1]) * GIBI / weights.total if size else None
+
+
+class _Layout(NamedTuple):
+    """How devices share a model: tensor ranks, replicas of the attention, devices that work at once."""
+
+    split: DeviceSplit
+    tensor: int
+    replicas: int
+    devices: int
+
+
+def _layout(row: MeasuredRow) -> _Layout:
+    """What the table's words for it mean.
+
+    Where:  stages of a pipeline run one after another, as a layer split does: with TP a stage's devices count
+    """
+    if "layer-split" in row.parallelism:
+        return _Layout(DeviceSplit.LAYER, 1, 1, row.devices)
+    if "row-split" in row.parallelism:
+        return _Layout(DeviceSplit.ROW, row.devices, 1, row.devices)
+    named = {name: pattern.search(row.parallelism) for name, pattern in _PARALLEL.items()}
+    tensor, replicas, stages = (int(found[1]) if (found := named[name]) else 0 for name in ("TP", "DP", "PP"))
+    if stages > 1 and tensor <= 1:
+        return _Layout(DeviceSplit.LAYER, 1, 1, row.devices)
+    if not tensor or _NEURON_CORES in row.parallelism:
+        return _Layout(DeviceSplit.TENSOR, row.devices, 1, row.devices)
+    return _Layout(DeviceSplit.TENSOR, tensor, max(1, replicas), max(1, row.devices // max(1, stages)))
 
 
 def _threads_fraction(notes: str, machine: HardwareSpec) -> float:
@@ -161,23 +205,44 @@ def _threads_fraction(notes: str, machine: HardwareSpec) -> float:
     return min(1.0, max(1, int(found[1])) / machine.cores)
 
 
-@cache
 def _machine(name: str) -> HardwareSpec:
-    return hardware(name)
+    found = _known_machine(name)
+    if found is None:
+        raise NotAsked("the machine is not known", name)
+    return found
 
 
 @cache
+def _known_machine(name: str) -> HardwareSpec | None:
+    try:
+        return hardware(name)
+    except UnknownNameError:
+        return None
+
+
 def _model(name: str, params_billions: float | None) -> tuple[ModelSpec, float]:
     """The model of that name; failing that the known model nearest in size, and the size asked for over its own.
 
-    Raises:  UnknownNameError where no size is given either
+    Raises:  NotAsked where no size is given either
     """
+    if (found := _known_model(name)) is not None:
+        return found, 1.0
+    if params_billions is None:
+        raise NotAsked("the model is not known and its size is not given", name)
+    return _model_of_size(params_billions)
+
+
+@cache
+def _known_model(name: str) -> ModelSpec | None:
     try:
-        return known_model(name), 1.0
+        return known_model(name)
     except UnknownNameError:
-        if params_billions is None:
-            raise
-    wanted = params_billions * 1e9
+        return None
+
+
+@cache
+def _model_of_size(params_billions: float) -> tuple[ModelSpec, float]:
+    wanted = params_billions * GIGA
     sizes = ((abs(count_params(spec).total / wanted - 1), spec) for spec in known_models() if _is_plain(spec))
     nearest = min(sizes, key=lambda item: item[0])[1]
     return nearest, wanted / count_params(nearest).total
@@ -189,9 +254,19 @@ def _is_plain(model: ModelSpec) -> bool:
     return params.active == params.total and len(model.attention_groups()) == len(tuple(model.mixer_groups()))
 
 
-@cache
 def _weights(model: str, params_billions: float | None, plan: str) -> WeightCount:
-    return count_weights(_model(model, params_billions)[0], weight_plan(plan))
+    found = _counted_weights(_model(model, params_billions)[0], plan)
+    if found is None:
+        raise NotAsked("the weight format is not known", plan or "none given")
+    return found
+
+
+@cache
+def _counted_weights(model: ModelSpec, plan: str) -> WeightCount | None:
+    try:
+        return count_weights(model, weight_plan(plan))
+    except RequestError:
+        return None
 
 
 def _plan_name(label: str, engine: str) -> str:
@@ -207,5 +282,8 @@ def _plan_name(label: str, engine: str) -> str:
 
 @cache
 def _cache_format(label: str) -> CacheFormat:
-    fmt = number_format(_CACHE.get(label, label))
+    try:
+        fmt = number_format(_CACHE.get(label, label))
+    except UnknownNameError:
+        raise NotAsked("the cache format is not known", label) from None
     return CacheFormat(fmt, fmt)

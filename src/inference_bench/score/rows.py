@@ -9,6 +9,7 @@ Read next by: query.
 from __future__ import annotations
 
 import csv
+import io
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.errors import MeasurementTableError
+from inference_bench.units import TERA
 
 UNIT_OF_METRIC: Final = {
     "decode_tok_s": "tok/s",
@@ -25,7 +27,11 @@ UNIT_OF_METRIC: Final = {
     "output_tok_s": "tok/s",
     "e2e_latency_s": "s",
 }
-PHASES: Final = ("decode", "prefill", "e2e")
+METRICS_OF_PHASE: Final = {
+    "decode": ("decode_tok_s", "tpot_ms", "output_tok_s"),
+    "prefill": ("prefill_tok_s", "ttft_ms"),
+    "e2e": ("output_tok_s", "e2e_latency_s"),
+}
 NEEDED: Final = (
     *("model", "weight_format", "hardware", "engine", "phase", "batch_or_concurrency"),
     *("input_len", "output_len", "metric", "value", "unit"),
@@ -34,6 +40,8 @@ OPTIONAL: Final = ("source", "date", "params", "kv_format", "n_devices", "parall
 MAX_TABLE_BYTES: Final = 64 << 20
 _MAX_FIELD_CHARS: Final = 2000
 _LARGEST_LENGTH: Final = 100_000_000
+_SMALLEST: Final = 1e-6  # of a value in its own unit
+_LARGEST: Final = float(TERA)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,50 +90,71 @@ def read_rows(path: Path) -> tuple[MeasuredRow, ...]:
 
     Raises:  MeasurementTableError with the row, for a missing column, a wrong unit or a value that is no positive number
     """
-    return tuple(_rows(path.name, _text(path).splitlines(keepends=True)))
+    return tuple(_rows(_shown(path.name), _text(path)))
 
 
 def _text(path: Path) -> str:
+    name = _shown(path.name)
     try:
         if not path.is_file():
-            raise MeasurementTableError(f"{path}: no such file; give CSV files of measurements")
+            raise MeasurementTableError(f"{_shown(str(path))}: no such file; give CSV files of measurements")
         if path.stat().st_size > MAX_TABLE_BYTES:
-            raise MeasurementTableError(f"{path.name} is larger than {MAX_TABLE_BYTES >> 20} MiB; split the table")
-        return path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError:
-        raise MeasurementTableError(f"{path.name} is not UTF-8 text; a CSV table is needed") from None
+            raise MeasurementTableError(f"{name} is larger than {MAX_TABLE_BYTES >> 20} MiB; split the table")
+        return path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        row = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise MeasurementTableError(f"{name} row {row}: not UTF-8 text; a CSV table is needed") from None
     except OSError as error:
-        raise MeasurementTableError(f"{path.name} cannot be read: {error.strerror}") from None
+        raise MeasurementTableError(f"{name} cannot be read: {error.strerror}") from None
 
 
-def _rows(name: str, lines: Sequence[str]) -> Iterator[MeasuredRow]:
-    reader = csv.DictReader(lines, strict=True)
-    try:
-        header = reader.fieldnames or ()
-        if missing := [column for column in NEEDED if column not in header]:
+def _shown(text: str) -> str:
+    """A file's name as one line of a message can hold it."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def _rows(name: str, text: str) -> Iterator[MeasuredRow]:
+    lines = _numbered(name, text)
+    _, header = next(lines, (1, []))
+    columns = [column.strip() for column in header]
+    _check_header(name, columns)
+    for number, fields in lines:
+        if len(fields) != len(columns):
             raise MeasurementTableError(
-                f"{name} row 1: the header has no column {', '.join(missing)}; needed are {', '.join(NEEDED)}"
+                f"{name} row {number}: {len(fields)} fields, the header has {len(columns)}; quote fields with a comma"
             )
-        for values in reader:
-            yield _row(name, reader.line_num, values)
+        values = {column: field.strip()[:_MAX_FIELD_CHARS] for column, field in zip(columns, fields, strict=True)}
+        yield _row(name, number, values)
+
+
+def _numbered(name: str, text: str) -> Iterator[tuple[int, list[str]]]:
+    """The fields of every row that is not blank, with the line it begins on: a quoted field may span several."""
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    before = 0
+    try:
+        for fields in reader:
+            number, before = before + 1, reader.line_num
+            if any("\0" in field for field in fields):
+                raise MeasurementTableError(f"{name} row {number}: holds a NUL byte; a CSV table is needed")
+            if fields:
+                yield number, fields
     except csv.Error as error:
-        raise MeasurementTableError(f"{name} row {max(1, reader.line_num)}: not readable as CSV ({error})") from None
+        raise MeasurementTableError(f"{name} row {before + 1}: not readable as CSV ({error})") from None
 
 
-def _row(name: str, number: int, values: Mapping[str | None, str | list[str] | None]) -> MeasuredRow:
-    what = f"{name} row {number}"
-    if None in values or any(not isinstance(values.get(column), str) for column in NEEDED):
-        raise MeasurementTableError(f"{what}: the number of fields differs from the header")
-    text = {str(key): value.strip()[:_MAX_FIELD_CHARS] for key, value in values.items() if isinstance(value, str)}
-    metric, phase = text["metric"], text["phase"]
-    if metric not in UNIT_OF_METRIC:
-        raise MeasurementTableError(f"{what}: metric {metric[:40]!r} is not known; known: {', '.join(UNIT_OF_METRIC)}")
-    if text["unit"] != UNIT_OF_METRIC[metric]:
+def _check_header(name: str, columns: Sequence[str]) -> None:
+    if missing := [column for column in NEEDED if column not in columns]:
         raise MeasurementTableError(
-            f"{what}: {metric} is in {UNIT_OF_METRIC[metric]}, this row says {text['unit'][:20]!r}; convert the value"
+            f"{name} row 1: the header has no column {', '.join(missing)}; needed are {', '.join(NEEDED)}"
         )
-    if phase not in PHASES:
-        raise MeasurementTableError(f"{what}: phase {phase[:40]!r} is not known; known: {', '.join(PHASES)}")
+    known = [column for column in columns if column in (*NEEDED, *OPTIONAL)]
+    if twice := next((column for column in known if known.count(column) > 1), None):
+        raise MeasurementTableError(f"{name} row 1: the header names column {twice} twice; keep one of them")
+
+
+def _row(name: str, number: int, text: Mapping[str, str]) -> MeasuredRow:
+    what = f"{name} row {number}"
+    _check_kind(what, text["metric"], text["unit"], text["phase"])
     return MeasuredRow(
         file=name,
         row=number,
@@ -140,40 +169,57 @@ def _row(name: str, number: int, values: Mapping[str | None, str | list[str] | N
         parallelism=text.get("parallelism", ""),
         engine=text["engine"],
         engine_version=text.get("engine_version", ""),
-        phase=phase,
+        phase=text["phase"],
         batch_text=text["batch_or_concurrency"],
         batch=_batch(text["batch_or_concurrency"], f"{what}: batch_or_concurrency"),
-        input_tokens=_whole(text["input_len"], f"{what}: input_len", least=0),
-        output_tokens=_whole(text["output_len"], f"{what}: output_len", least=0),
-        metric=metric,
+        input_tokens=_whole(text["input_len"], f"{what}: input_len", least=0, may_round=True),
+        output_tokens=_whole(text["output_len"], f"{what}: output_len", least=0, may_round=True),
+        metric=text["metric"],
         value=_positive(text["value"], f"{what}: value", is_needed=True) or 0.0,
         notes=text.get("notes", ""),
     )
 
 
+def _check_kind(what: str, metric: str, unit: str, phase: str) -> None:
+    """Refuse a metric, a unit or a phase that is not known."""
+    if metric not in UNIT_OF_METRIC:
+        raise MeasurementTableError(f"{what}: metric {metric[:40]!r} is not known; known: {', '.join(UNIT_OF_METRIC)}")
+    if unit != UNIT_OF_METRIC[metric]:
+        raise MeasurementTableError(
+            f"{what}: {metric} is in {UNIT_OF_METRIC[metric]}, this row says {unit[:20]!r}; convert the value"
+        )
+    if phase not in METRICS_OF_PHASE:
+        raise MeasurementTableError(f"{what}: phase {phase[:40]!r} is not known; known: {', '.join(METRICS_OF_PHASE)}")
+
+
 def _positive(text: str, what: str, *, is_needed: bool) -> float | None:
+    """A number in a range that any real measurement lies in; None where the field is empty and may be."""
     if not text and not is_needed:
         return None
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value <= 0:
-        raise MeasurementTableError(f"{what} is {text[:40]!r}; a number above zero is needed")
+    if not _SMALLEST <= value <= _LARGEST:
+        raise MeasurementTableError(
+            f"{what} is {text[:40]!r}; a number above zero, from {_SMALLEST:g} to {_LARGEST:g}, is needed"
+        )
     return value
 
 
-def _whole(text: str, what: str, *, least: int) -> int | None:
-    """A whole number; None where the field is empty."""
+def _whole(text: str, what: str, *, least: int, may_round: bool = False) -> int | None:
+    """A whole number, or the nearest one to a mean; None where the field is empty."""
     if not text:
         return None
     try:
         value = float(text)
     except ValueError:
         value = math.nan
-    if not math.isfinite(value) or value != int(value) or not least <= value <= _LARGEST_LENGTH:
-        raise MeasurementTableError(f"{what} is {text[:40]!r}; a whole number from {least} is needed")
-    return int(value)
+    if not least <= value <= _LARGEST_LENGTH or (value != int(value) and not may_round):
+        raise MeasurementTableError(
+            f"{what} is {text[:40]!r}; a {'' if may_round else 'whole '}number from {least} to {_LARGEST_LENGTH:,} is needed"
+        )
+    return round(value)
 
 
 def _batch(text: str, what: str) -> int | None:

@@ -1,0 +1,87 @@
+"""Calibration without leakage: what is spent is not scored, and what is scored moves nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from inference_bench.predict.efficiency.parameters import Calibration, fitted
+from inference_bench.score.calibrated import Asked, choose, groups, score_calibrated
+from inference_bench.score.scoring import ask_each, score_row
+from score.tables import PROMPTS, cases_of
+
+BATCHES = (1, 2, 4, 8, 16, 32, 64)
+
+
+def sweep(folder: Path, *values: float) -> list[Asked]:
+    """Steps of growing batches and what they took, 7 ms unless given.
+
+    Unit:  ms
+    """
+    rows = [
+        {"batch_or_concurrency": str(batch), "value": repr(value)}
+        for batch, value in zip(BATCHES, values or [7.0] * len(BATCHES), strict=True)
+    ]
+    return ask_each(cases_of(folder, *rows))[0]
+
+
+def test_a_group_is_one_engine_on_one_machine_in_one_phase(tmp_path: Path) -> None:
+    rows = [{}, {"engine": "SGLang"}, {"hardware": "B200"}, PROMPTS, {"engine_version": "0.9"}, {"model": "Qwen3-8B"}]
+    asked, _ = ask_each(cases_of(tmp_path, *rows))
+    assert [[item.row.row for item, _ in group] for group in groups(asked)] == [[2, 6, 7], [3], [4], [5]]
+
+
+def test_one_row_is_the_middle_by_predicted_time_and_several_lie_between_the_ends(tmp_path: Path) -> None:
+    asked = sweep(tmp_path)
+    assert choose(asked, fitted(), 0) == frozenset()
+    assert choose(asked, fitted(), 1) == {3}
+    assert choose(asked, fitted(), 4) == {1, 2, 4, 5}
+
+
+@pytest.mark.parametrize(("mode", "number"), [(Calibration.ONE, 1), (Calibration.SEVERAL, 4)])
+def test_spent_rows_are_not_scored_and_all_others_are(tmp_path: Path, mode: Calibration, number: int) -> None:
+    asked = sweep(tmp_path)
+    scored, spent = score_calibrated(asked, fitted(), mode)
+    assert spent == number
+    assert {row.case.row.row for row in scored} == {
+        item.row.row for index, (item, _) in enumerate(asked) if index not in choose(asked, fitted(), number)
+    }
+
+
+@pytest.mark.parametrize("mode", [Calibration.ONE, Calibration.SEVERAL])
+def test_what_the_scored_rows_measured_changes_neither_the_choice_nor_a_prediction(
+    tmp_path: Path, mode: Calibration
+) -> None:
+    plain = sweep(tmp_path)
+    spent = choose(plain, fitted(), 1 if mode is Calibration.ONE else 4)
+    wild = sweep(tmp_path, *(7.0 if index in spent else 900.0 + index for index in range(len(BATCHES))))
+    before, after = (score_calibrated(asked, fitted(), mode)[0] for asked in (plain, wild))
+    assert [row.predicted_s for row in before] == [row.predicted_s for row in after]
+    assert [row.case.row.row for row in before] == [row.case.row.row for row in after]
+    assert [row.measured_s for row in before] != [row.measured_s for row in after]
+
+
+def test_a_spent_row_moves_the_others_towards_what_it_measured(tmp_path: Path) -> None:
+    expected = [score_row(item, form).predicted_s for item, form in sweep(tmp_path)]
+    slower = sweep(tmp_path, *(1500 * seconds for seconds in expected))
+    cold, _ = score_calibrated(slower, fitted(), Calibration.NONE)
+    assert all(row.error == pytest.approx(1 / 3) for row in cold)
+    for mode in (Calibration.ONE, Calibration.SEVERAL):
+        warm, _ = score_calibrated(slower, fitted(), mode)
+        assert all(row.error < 1 / 3 for row in warm)
+
+
+def test_a_suspect_row_is_never_spent(tmp_path: Path) -> None:
+    rows = [{"batch_or_concurrency": str(batch), "notes": "suspect" if batch == 8 else ""} for batch in BATCHES]
+    asked, _ = ask_each(cases_of(tmp_path, *rows))
+    for mode in (Calibration.ONE, Calibration.SEVERAL):
+        scored, _ = score_calibrated(asked, fitted(), mode)
+        assert 8 in {row.case.row.batch for row in scored}
+
+
+def test_a_group_too_small_to_leave_rows_over_is_predicted_as_it_is(tmp_path: Path) -> None:
+    asked = sweep(tmp_path)[:4]
+    scored, spent = score_calibrated(asked, fitted(), Calibration.SEVERAL)
+    assert spent == 0
+    assert [row.predicted_s for row in scored] == [score_row(item, form).predicted_s for item, form in asked]
