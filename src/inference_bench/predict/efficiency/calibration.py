@@ -13,13 +13,13 @@ because that is where most of its time goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.predict.efficiency.expectation import answer, parameters_for
-from inference_bench.predict.efficiency.parameters import Fitted, fitted
-from inference_bench.predict.efficiency.question import Question, shape
+from inference_bench.predict.efficiency.parameters import Calibration, Fitted, fitted
+from inference_bench.predict.efficiency.question import Phase, Question, shape
 
 # how far one machine's efficiencies lie from its pool's, as the standard deviation of a logarithm
 SPREAD: Final = {
@@ -39,6 +39,16 @@ SPREAD: Final = {
 _NOISE: Final = 0.08  # of one row around the best offsets
 _ROUNDS: Final = 30
 _LARGEST_MOVE: Final = 1.0
+SEVERAL_ROWS: Final = 4  # the number of rows with which the intervals of "several" were measured
+_PROMPT_PHASES: Final = (Phase.PREFILL, Phase.SERVING_TTFT)
+_SMALLEST_SAID: Final = 0.005
+# group → what a person would call it; of efficiencies, a longer time is a lower one
+_EFFICIENCIES: Final = {
+    "bandwidth": "bandwidth efficiency",
+    "compute/decode": "compute efficiency in decode",
+    "compute/prefill": "compute efficiency in prefill",
+    "threads": "thread efficiency",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,55 @@ class Observation:
 
     question: Question
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeasurements:
+    """What a user's own measurements of one engine on one machine say of it.
+
+    Where:  offsets are those of `calibrate`; num_decode and num_prefill are the rows that timed tokens and prompts;
+            origin says where the rows are from
+    """
+
+    engine: str
+    machine: str
+    offsets: Mapping[str, float]
+    num_decode: int
+    num_prefill: int
+    origin: str
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were used."""
+        return self.num_decode + self.num_prefill
+
+    def calibration(self, phase: Phase) -> Calibration:
+        """How much a prediction of this phase rests on them: only rows that time the same count."""
+        rows = self.num_prefill if phase in _PROMPT_PHASES else self.num_decode
+        return Calibration.NONE if rows == 0 else Calibration.SEVERAL if rows >= SEVERAL_ROWS else Calibration.ONE
+
+    def describe(self) -> str:
+        """What moved, as factors on the fit."""
+        moved = [_moved(name, value) for name, value in self.offsets.items() if abs(value) >= _SMALLEST_SAID]
+        return (
+            f"{self.num_rows} own row(s) of {self.engine} on {self.machine} ({self.origin}) correct the fit: "
+            f"{', '.join(moved) or 'it was right within half a percent'}"
+        )
+
+
+def _moved(name: str, offset: float) -> str:
+    if name in _EFFICIENCIES:
+        return f"{_EFFICIENCIES[name]} ×{math.exp(-offset):.2f}"
+    return f"{name.replace('_', ' ')} ×{math.exp(offset):.2f}"
+
+
+def own_measurements(engine: str, machine: str, rows: Sequence[Observation], origin: str) -> OwnMeasurements:
+    """The corrections that some rows of one engine on one machine give.
+
+    Raises:  RequestError where the machine's rates are not known
+    """
+    prompts = sum(row.question.phase in _PROMPT_PHASES for row in rows)
+    return OwnMeasurements(engine, machine, calibrate(rows), len(rows) - prompts, prompts, origin)
 
 
 def calibrate(rows: Sequence[Observation], known: Fitted | None = None) -> dict[str, float]:

@@ -80,6 +80,20 @@ class Fitted:
         return self.widths[phase][familiarity.value][calibration.value]
 
 
+def is_served(engine: str, known: Fitted) -> bool:
+    """Whether an engine family was measured while requests came and went."""
+    return any(name.endswith(f"|engine:{engine}") for name in known.serving.values)
+
+
+def parameters_of_engine(engine: str, known: Fitted) -> Parameters:
+    """The parameters of an engine's steps in service: fitted on servers where servers of it were measured.
+
+    Where:  steps timed alone leave out what a scheduler and its clients add; of engines that were only ever timed alone
+            nothing else is known
+    """
+    return known.serving if is_served(engine, known) else known.alone
+
+
 @cache
 def fitted() -> Fitted:
     """The parameters that ship."""
