@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from inference_bench.predict.phases import roofline_table as roofline_table
     from inference_bench.predict.plan import plan as plan
     from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
+    from inference_bench.score.own import calibration_from as calibration_from
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
 
@@ -41,6 +42,7 @@ _HOME = {
     "roofline_table": "predict.phases",
     "plan": "predict.plan",
     "scenario_from_mapping": "predict.scenario",
+    "calibration_from": "score.own",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
 }
