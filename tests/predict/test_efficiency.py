@@ -36,6 +36,7 @@ from inference_bench.predict.efficiency import (
     is_served,
     own_measurements,
     parameters_of_engine,
+    timed_alone,
 )
 from inference_bench.predict.efficiency.calibration import _solve
 from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
@@ -262,6 +263,15 @@ def test_served_engines_take_the_parameters_of_servers() -> None:
         assert parameters_of_engine(engine, known) is known.serving
     for engine in ("llama.cpp", "exllamav2", "nobody"):
         assert parameters_of_engine(engine, known) is known.alone
+
+
+def test_an_engine_that_was_only_measured_in_service_is_known_from_there() -> None:
+    known = fitted()
+    assert timed_alone("sglang", known).alone is known.serving
+    assert timed_alone("vllm", known) is known
+    assert timed_alone("llama.cpp", known) is known
+    assert is_served("vllm", known, "nvidia-hbm")
+    assert not is_served("vllm", known, "cpu")
 
 
 @pytest.mark.parametrize("phase", list(Phase))

@@ -126,6 +126,13 @@ def test_an_engine_or_machine_that_was_not_fitted_is_said_to_be_new() -> None:
     assert "taken from other engines" in said("m2 max", "mlx")
 
 
+def test_an_expectation_below_the_bound_is_said_to_be_none() -> None:
+    fast = OwnMeasurements("vllm", "H100 SXM5 80GB", {"bandwidth": -2.0, "overhead": -3.0}, 4, 0, "mine.csv")
+    said = [line for line in fitting(engine="vllm", own=fast).assumptions if "below the bound" in line]
+    assert said == ["what is expected of decode lies below the bound: trust the bound, and measure"]
+    assert not any("below the bound" in line for line in fitting(engine="vllm").assumptions)
+
+
 def test_measured_ceilings_are_said_to_be_other_than_published_peaks() -> None:
     here = replace(hardware("h100"), origin=Origin.MEASURED)
     assert any("over the measured ceilings" in line for line in fitting(here, engine="vllm").assumptions)

@@ -84,9 +84,27 @@ def engine_speeds(asked: EngineAsked) -> ExpectedSpeeds | None:
 
 
 def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
-    from inference_bench.predict.efficiency import expect
+    from inference_bench.predict.efficiency import expect, fitted, timed_alone
 
-    return expect(question) if own is None else expect(question, None, own.offsets, own.calibration(question.phase))
+    known = timed_alone(question.setting.engine, fitted())
+    if own is None:
+        return expect(question, known)
+    return expect(question, known, own.offsets, own.calibration(question.phase))
+
+
+def below_bound(expected: ExpectedSpeeds, decode: Bound, prefill: Bound) -> tuple[str, ...]:
+    """Said of an expectation that physics does not allow at the published rates: of rows unlike the ones fitted."""
+    told = [
+        name
+        for name, middle, limit in (
+            ("decode", expected.decode_middle_s, decode.seconds),
+            ("prefill", expected.prefill_middle_s, prefill.seconds),
+        )
+        if middle is not None and limit is not None and middle < limit
+    ]
+    if not told:
+        return ()
+    return (f"what is expected of {' and '.join(told)} lies below the bound: trust the bound, and measure",)
 
 
 def no_rates(family: str, machine: HardwareSpec) -> str:

@@ -35,6 +35,7 @@ from inference_bench.predict.expected_speeds import (
     NO_SPEEDS,
     EngineAsked,
     ExpectedSpeeds,
+    below_bound,
     engine_speeds,
     no_rates,
     planning_speeds,
@@ -267,7 +268,10 @@ def _expected(
     asked = EngineAsked(
         request.family, served, machine, request.devices, request.split, context, request.sequences, request.own
     )
-    return engine_speeds(asked) or planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
+    found = engine_speeds(asked)
+    if found is None:
+        return planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
+    return replace(found, lines=(*found.lines, *below_bound(found, *bounds)))
 
 
 def _assumptions(
@@ -284,6 +288,8 @@ def _assumptions(
     lines += [*weights.notes, *_defaults(request), *_memory_assumptions(model, cache, placement)]
     if request.engine == NO_ENGINE and request.family is not None:
         lines.append(no_rule(request.family))
+    if request.compute_format is not None and request.family is not None:
+        lines.append("the compute format asked for sets the bounds alone: engines were measured in their own")
     if machine is not None:
         lines += [*_speed_assumptions(model, weights, request, machine, placement), *expected]
     return (*lines, *model.assumptions)
@@ -306,7 +312,7 @@ def _memory_assumptions(model: ModelSpec, cache: CacheCount, placement: Placemen
         lines.append(f"recurrent states stored as: {cache.state_format}")
     if placement.rule is not None:
         lines.append(f"{placement.devices} devices, {placement.split} split: {placement.rule}")
-        lines.append("overhead is taken on each device; what devices send one another is not counted")
+        lines.append("overhead is taken on each device; bounds leave out what devices send one another")
     return lines
 
 

@@ -34,7 +34,7 @@ def plan_assumptions(
         *_machine(deployment),
         *(_shares(deployment) if is_stated else ()),
         *(_expected(deployment) if is_expected else ()),
-        *_rates(deployment),
+        *_rates(deployment, is_expected),
         *_rest(deployment, has_load),
         *deployment.weights.notes,
         *model.spec.assumptions,
@@ -112,9 +112,11 @@ def _expected(deployment: Deployment) -> Iterator[str]:
     yield from describe_plan(deployment)
     if stated := [name for name in ("mfu", "bandwidth_share") if name not in assumed.defaults]:
         yield f"{' and '.join(stated)} of the scenario are not used: times are those expected of the engine"
+    if deployment.scenario.compute is not None:
+        yield "the compute format of the scenario is not used: engines were measured in their own"
 
 
-def _rates(deployment: Deployment) -> Iterator[str]:
+def _rates(deployment: Deployment, is_expected: bool) -> Iterator[str]:
     yield (
         "full load: the batch is always full, and each prompt is read in a step of its own while the others wait; "
         "queueing and partial batches are not counted"
@@ -124,12 +126,15 @@ def _rates(deployment: Deployment) -> Iterator[str]:
     else:
         yield "TPOT and E2E objectives choose the batch with the prefills of a replica that is never idle in between"
     if deployment.scenario.devices > 1:
-        yield (
-            f"{deployment.scenario.devices} devices split every layer; work divides evenly, and what they send one another "
-            "is not counted; prices are of one device"
+        shared = (
+            "what they send one another is part of what is expected"
+            if is_expected
+            else "work divides evenly, and what they send one another is not counted"
         )
+        yield f"{deployment.scenario.devices} devices split every layer; {shared}; prices are of one device"
         rule = deployment.placement(deployment.scenario.traffic.total_tokens, 1).rule
-        yield f"memory on the fullest device: {rule}; what is held more than once makes a step slower than said here"
+        more = "" if is_expected else "; what is held more than once makes a step slower than said here"
+        yield f"memory on the fullest device: {rule}{more}"
 
 
 def _rest(deployment: Deployment, has_load: bool) -> Iterator[str]:

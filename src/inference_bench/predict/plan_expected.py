@@ -105,7 +105,9 @@ def describe_plan(deployment: Deployment) -> Iterator[str]:
         return
     yield from describe_expectation(cost.setting, own_of(deployment.scenario, deployment.machine))
     if is_served(cost.setting.engine, fitted()):
-        yield f"steps are those of {cost.setting.engine} in service, as fitted on servers under load"
+        engine, pool = cost.setting.engine, cost.setting.pool
+        where = "" if is_served(engine, fitted(), pool) else f", of which none ran on {pool} machines"
+        yield f"steps are those of {engine} in service, as fitted on servers under load{where}"
     yield "fast and slow end: every step at that end of its 80 % interval, with the batch chosen by the middle"
 
 

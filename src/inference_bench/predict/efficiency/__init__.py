@@ -16,6 +16,7 @@ from inference_bench.predict.efficiency.parameters import (
     fitted,
     is_served,
     parameters_of_engine,
+    timed_alone,
 )
 from inference_bench.predict.efficiency.question import Phase, Question
 from inference_bench.predict.efficiency.served import engine_setting
@@ -42,4 +43,5 @@ __all__ = [
     "known_families",
     "own_measurements",
     "parameters_of_engine",
+    "timed_alone",
 ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -80,9 +80,20 @@ class Fitted:
         return self.widths[phase][familiarity.value][calibration.value]
 
 
-def is_served(engine: str, known: Fitted) -> bool:
-    """Whether an engine family was measured while requests came and went."""
-    return any(name.endswith(f"|engine:{engine}") for name in known.serving.values)
+def is_served(engine: str, known: Fitted, pool: str | None = None) -> bool:
+    """Whether an engine family was measured while requests came and went, on a pool of machines or on any."""
+    return _is_in(f"|engine:{engine}" if pool is None else f"|engine+pool:{engine}/{pool}", known.serving)
+
+
+def _is_in(ending: str, parameters: Parameters) -> bool:
+    return any(name.startswith(ending, name.find("|")) for name in parameters.values)
+
+
+def timed_alone(engine: str, known: Fitted) -> Fitted:
+    """The parameters for an engine's steps alone: of an engine that was measured in service only, those of its servers."""
+    if is_served(engine, known) and not _is_in(f"|engine:{engine}", known.alone):
+        return replace(known, alone=known.serving)
+    return known
 
 
 def parameters_of_engine(engine: str, known: Fitted) -> Parameters:
