@@ -267,9 +267,10 @@ def test_served_engines_take_the_parameters_of_servers() -> None:
 
 def test_an_engine_that_was_only_measured_in_service_is_known_from_there() -> None:
     known = fitted()
-    assert timed_alone("sglang", known).alone is known.serving
-    assert timed_alone("vllm", known) is known
-    assert timed_alone("llama.cpp", known) is known
+    assert timed_alone("sglang", "nvidia-hbm", known).alone is known.serving
+    assert timed_alone("sglang", "apple", known) is known  # of which servers say nothing
+    assert timed_alone("vllm", "nvidia-hbm", known) is known
+    assert timed_alone("llama.cpp", "nvidia-hbm", known) is known
     assert is_served("vllm", known, "nvidia-hbm")
     assert not is_served("vllm", known, "cpu")
 

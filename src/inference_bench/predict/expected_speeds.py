@@ -86,7 +86,7 @@ def engine_speeds(asked: EngineAsked) -> ExpectedSpeeds | None:
 def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
     from inference_bench.predict.efficiency import expect, fitted, timed_alone
 
-    known = timed_alone(question.setting.engine, fitted())
+    known = timed_alone(question.setting.engine, question.setting.pool, fitted())
     if own is None:
         return expect(question, known)
     return expect(question, known, own.offsets, own.calibration(question.phase))

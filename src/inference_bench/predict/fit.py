@@ -2,7 +2,7 @@
 
 In:   LoadedModel, optionally HardwareSpec, formats, context, sequences, engine, overhead
 Out:  FitAnswer
-Leaves out: what devices send one another, and what real engines reach beyond the planning factors
+Leaves out: what devices send one another (of bounds); what engines reach (see expected_speeds)
 Read next by: report, cli.
 """
 

@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from inference_bench.accounting.work import decode_batch
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.predict.capacity import Demand
@@ -35,7 +36,8 @@ from inference_bench.predict.plan_latency import LatencyPlan, latency_plan
 from inference_bench.predict.plan_load import LoadPlan, at_batch, demand_of
 from inference_bench.predict.plan_verdict import ObjectiveCheck, objective_checks
 from inference_bench.predict.scenario import Scenario
-from inference_bench.predict.step_cost import ServedModel, StretchedCost
+from inference_bench.predict.step_cost import PeakShares, ServedModel, StretchedCost
+from inference_bench.roofline import roof
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +110,14 @@ def describe_plan(deployment: Deployment) -> Iterator[str]:
         engine, pool = cost.setting.engine, cost.setting.pool
         where = "" if is_served(engine, fitted(), pool) else f", of which none ran on {pool} machines"
         yield f"steps are those of {engine} in service, as fitted on servers under load{where}"
+    least = PeakShares(
+        cost.setting.served,
+        roof(deployment.machine, cost.setting.served.weights.linear_format),
+        devices=cost.setting.devices,
+    )
+    context = deployment.scenario.traffic.mean_context_tokens
+    if deployment.step_s(1) < least.step_s(decode_batch(context, 1)):
+        yield "what is expected of a lone step lies below its bound: the fit knows nothing like it; measure before relying on it"
     yield "fast and slow end: every step at that end of its 80 % interval, with the batch chosen by the middle"
 
 

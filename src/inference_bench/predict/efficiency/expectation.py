@@ -191,7 +191,7 @@ def expect(
 class EngineCost:
     """What a step costs on a real engine: a StepCost at fitted efficiencies.
 
-    Where:  offsets are corrections from own measurements; the factors of both kinds of step are worked out once
+    Where:  offsets are corrections from own measurements; each factor is worked out once
     Unit:   seconds
     Source: fitted.json, with its rows and date
     """
@@ -218,18 +218,19 @@ class EngineCost:
         """
         is_decode = is_decode_step(sequences)
         terms = step_terms(self.setting, self.limits, sequences, is_decode=is_decode)
-        factors = self._decode_factors if is_decode else self._prefill_factors
-        parts = [value * factor for value, factor in zip(terms.values, factors, strict=True)]
+        parts = [
+            value * self._factor(term, is_decode) if value > 0 else 0.0
+            for term, value in zip(TERMS, terms.values, strict=True)
+        ]
         return overlap(parts, self.known.norm)[2] + sum(parts[_NUM_OVERLAPPED:])
 
-    @cached_property
-    def _decode_factors(self) -> tuple[float, ...]:
-        return self._factors(is_decode=True)
+    def _factor(self, term: str, is_decode: bool) -> float:
+        found = self._factors.get((term, is_decode))
+        if found is None:
+            found = term_factor(self.setting, term, self.limits.is_pcie, is_decode, self.known, self.offsets)
+            self._factors[term, is_decode] = found
+        return found
 
     @cached_property
-    def _prefill_factors(self) -> tuple[float, ...]:
-        return self._factors(is_decode=False)
-
-    def _factors(self, *, is_decode: bool) -> tuple[float, ...]:
-        pcie = self.limits.is_pcie
-        return tuple(term_factor(self.setting, term, pcie, is_decode, self.known, self.offsets) for term in TERMS)
+    def _factors(self) -> dict[tuple[str, bool], float]:
+        return {}

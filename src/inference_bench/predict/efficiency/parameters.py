@@ -89,9 +89,9 @@ def _is_in(ending: str, parameters: Parameters) -> bool:
     return any(name.startswith(ending, name.find("|")) for name in parameters.values)
 
 
-def timed_alone(engine: str, known: Fitted) -> Fitted:
-    """The parameters for an engine's steps alone: of an engine that was measured in service only, those of its servers."""
-    if is_served(engine, known) and not _is_in(f"|engine:{engine}", known.alone):
+def timed_alone(engine: str, pool: str, known: Fitted) -> Fitted:
+    """The parameters for an engine's steps alone: of one that was measured on such machines in service only, its servers'."""
+    if is_served(engine, known, pool) and not _is_in(f"|engine:{engine}", known.alone):
         return replace(known, alone=known.serving)
     return known
 
