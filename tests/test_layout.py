@@ -23,6 +23,8 @@ PURE = [
     "accounting.rare_mixers", "accounting.rare_work", "accounting.weight_plan", "accounting.weights", "accounting.work",
     "predict.capacity", "predict.engine_command", "predict.explain", "predict.fit", "predict.latency", "predict.naive_error",
     "predict.intensities", "predict.phases", "predict.placement", "predict.step_sum", "predict.suggest",
+    "predict.efficiency", "predict.efficiency.calibration", "predict.efficiency.expectation", "predict.efficiency.served",
+    "predict.engine_choice", "predict.expected_speeds", "predict.plan_expected", "predict.plan_latency",
     "predict.cost", "predict.deployment", "predict.plan", "predict.plan_assumptions", "predict.plan_checks", "predict.plan_cost",
     "predict.plan_load", "predict.plan_speculation", "predict.plan_verdict", "predict.queueing", "predict.remedies",
     "predict.scenario", "predict.scenario_fields", "predict.speculation", "predict.stated_model", "predict.step_cost",
@@ -31,7 +33,7 @@ PURE = [
     "score", "score.calibrated", "score.flow", "score.query", "score.reasons", "score.rows", "score.scoring", "score.summary",
     "charts.accuracy", "report.score_json", "report.score_report",
     "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
-    "report.html", "report.picture", "report.plan_cost_report", "report.plan_json", "report.plan_report",
+    "report.html", "report.picture", "report.plan_cost_report", "report.plan_interval_report", "report.plan_json", "report.plan_report",
 ]  # fmt: skip
 
 BLOCKED_IMPORTS = """

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from inference_bench.predict.plan import plan as plan
     from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
     from inference_bench.score.flow import score_tables as score_tables
+    from inference_bench.score.own import calibration_from as calibration_from
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
 
@@ -43,6 +44,7 @@ _HOME = {
     "plan": "predict.plan",
     "scenario_from_mapping": "predict.scenario",
     "score_tables": "score.flow",
+    "calibration_from": "score.own",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
 }

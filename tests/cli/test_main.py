@@ -134,6 +134,7 @@ def test_every_table_row_has_its_source_and_date(capsys: pytest.CaptureFixture[s
 TEXT_COMMANDS = [
     ["fit", "gemma-3-27b", "--on", "h100", "--context", "128k", "--sequences", "4", "--engine", "llama.cpp"],
     ["fit", "qwen3-8b"],
+    ["fit", "qwen3-8b", "--on", "b200", "--engine", "sglang"],
     ["roofline", "gemma-3-27b", "--on", "b200", "--context", "128k"],
     ["roofline", "qwen3-30b-a3b", "--on", "h100", "--devices", "4", "--chunk", "512", "--batch", "1000000"],
     ["roofline", "deepseek-v3", "--on", "dgx spark", "--batch", "7"],
@@ -173,6 +174,12 @@ MISTAKES = [
     (["fit", "qwen3-8b", "--weights", "int5"], "int4"),
     (["fit", "qwen3-8b", "--kv", "q8"], "q8_0"),
     (["fit", "qwen3-8b", "--engine", "tgi"], "llama.cpp"),
+    (["fit", "qwen3-8b", "--engine", "tgi"], "for speeds alone"),
+    (["fit", "qwen3-8b", "--on", "a100", "--measured", "mine.csv"], "name both"),
+    (["fit", "qwen3-8b", "--engine", "vllm", "--measured", "mine.csv"], "name both"),
+    (["fit", "qwen3-8b", "--engine", "vllm", "--on", "all", "--measured", "mine.csv"], "of one machine"),
+    (["fit", "qwen3-8b", "--engine", "vllm", "--on", "a100", "--measured", "nowhere.csv"], "no such file"),
+    (["fit", "qwen3-8b", "--engine", "vllm", "--on", "a100", "--measured", "."], "not a run folder"),
     (["fit", "qwen3-8b", "--overhead", "2.5 XB"], "prefix"),
     (["fit", "/nowhere/config.json"], "no file"),
     (["roofline", "qwen3-8b", "--on", "a100", "--compute", "fp8"], "bf16"),
@@ -330,3 +337,25 @@ def test_no_threads_is_refused_and_not_taken_for_the_default(
 ) -> None:
     assert main(["verify", "--threads", "0", "--runs", str(tmp_path)]) == 2
     assert "0 threads" in capsys.readouterr().err
+
+
+def test_an_engine_gives_an_expectation_with_a_middle(capsys: pytest.CaptureFixture[str]) -> None:
+    plain = run_json(capsys, "fit", "qwen3-8b", "--on", "h100")
+    assert plain["decode"]["expected_middle_tokens_per_s"] is None
+    found = run_json(capsys, "fit", "qwen3-8b", "--on", "h100", "--engine", "sglang")
+    decode, prefill = found["decode"], found["prefill"]
+    assert decode["bound_tokens_per_s"] == plain["decode"]["bound_tokens_per_s"]
+    low, high = decode["expected_tokens_per_s"]
+    assert low < decode["expected_middle_tokens_per_s"] < high
+    assert prefill["expected_s"][0] < prefill["expected_middle_s"] < prefill["expected_s"][1]
+    assert (decode["expected_from"], prefill["expected_from"], found["allocation"]) == ("sglang", "sglang", None)
+    main(["fit", "qwen3-8b", "--on", "h100", "--engine", "sglang"])
+    assert "expected of sglang" in capsys.readouterr().out
+
+
+def test_fit_without_an_engine_does_not_load_the_efficiency_model() -> None:
+    code = (
+        "import sys; from inference_bench.cli.main import main; main(['fit', 'qwen3-8b', '--on', 'h100']); "
+        "sys.exit(any('predict.efficiency' in name for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0

@@ -58,8 +58,13 @@ def test_the_reference_scenario_prints_the_published_figures_with_units(capsys: 
         ],
         [*SMALL, "--compare", "h100,a100,l40s,h200,mi300x,b200"],
         ["plan", "--model", "llama-3.1-70b", "--on", "rtx-4090", "--prompt", "1k", "--output", "100"],
+        [
+            *REQUEST,
+            *("--on", "h100", "--engine", "vllm", "--tpot", "30ms", "--ttft", "1s", "--e2e", "60s", "--prefix", "1k"),
+            *("--usd-per-hour", "2.5", "--requests-per-day", "100k", "--hosted-input", "0.2", "--hosted-output", "0.8"),
+        ],
     ],
-    ids=["reference", "chat", "flags", "compare", "no"],
+    ids=["reference", "chat", "flags", "compare", "no", "engine"],
 )
 def test_text_fits_100_columns(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
     assert main(arguments) in (0, 1)
@@ -151,7 +156,10 @@ MISTAKES = [
     ([*SMALL, "--usd-per-hour", "1,2"], "2 prices for 1 machines"),
     ([*SMALL, "--requests-per-day", "nan"], "nan"),
     ([*SMALL, "--requests-per-day", "0"], "above 0"),
-    ([*SMALL, "--speed", "expected"], "not available"),
+    ([*SMALL, "--speed", "expected"], "give one"),
+    ([*SMALL, "--engine", "tgi"], "for speeds alone"),
+    ([*SMALL, "--measured", "mine.csv"], "name it"),
+    ([*SMALL, "--engine", "vllm", "--measured", "nowhere.csv"], "no such file"),
     ([*SMALL, "--prompt", "1e14"], "allowed: up to"),
     ([*SMALL, "--devices", "7"], "7"),
     ([*SMALL, "--compute", "fp4"], "fp4"),
@@ -258,3 +266,41 @@ def test_planning_imports_nothing_heavy() -> None:
     assert "inference_bench.predict.plan" in loaded
     assert not loaded & {"numpy", "asyncio", "h11", "ssl", "http.client", "urllib.request", "difflib"}
     assert not loaded & {"tomllib", "inference_bench.predict.remedies", "inference_bench.report.plan_report"}
+
+
+def test_an_engines_plan_prints_its_interval_and_whether_promises_hold_at_the_slow_end(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*REQUEST, "--on", "h100", "--engine", "vllm", "--ttft", "2s", "--tpot", "30ms"]
+    assert main(arguments) == 0
+    shown = capsys.readouterr().out
+    for text in ("4 of 5 measurements within", "at the slow end", "published servers", "published rows"):
+        assert text in shown
+    found = run_json(capsys, *arguments)
+    low, high = found["interval"]["output_tokens_per_s"]
+    assert low < found["load"]["output_tokens_per_s"] < high
+    assert found["interval"]["slow"]["load"]["output_tokens_per_s"] == low
+    assert found["interval"]["ttft_s"][0] < found["latency"]["ttft_s"] < found["interval"]["ttft_s"][1]
+    assert [item["met_at_slow_end"] for item in found["objectives"]] == [True, False]
+    assert found["checks"]["serving"]["tpot"]["expected_s"] > 0
+    assert (found["speed"], found["engine"]) == ("expected", "vllm")
+
+
+def test_the_reference_plan_has_no_interval(capsys: pytest.CaptureFixture[str]) -> None:
+    found = run_json(capsys, "plan", REFERENCE)
+    assert (found["interval"], found["checks"]["serving"], found["speed"]) == (None, None, "shares")
+
+
+def test_own_rows_move_the_plan_of_their_machine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    mine = tmp_path / "mine.csv"
+    mine.write_text(
+        "model,weight_format,hardware,engine,phase,batch_or_concurrency,input_len,output_len,metric,value,unit\n"
+        "Qwen3-8B,BF16,RTX 4090,vLLM,decode,1,4096,256,tpot_ms,40,ms\n"
+    )
+    arguments = [*REQUEST, "--compare", "rtx-4090,h100", "--engine", "vllm"]
+    before = run_json(capsys, *arguments)["plans"]
+    after = run_json(capsys, *arguments, "--measured", str(mine))["plans"]
+    assert after[0]["latency"]["solo_step_s"] > 1.2 * before[0]["latency"]["solo_step_s"]
+    assert after[1] == before[1]
+    assert main([*REQUEST, "--on", "h100", "--engine", "vllm", "--measured", str(mine)]) == 2
+    assert "has no row of vllm on H100 SXM5 80GB" in capsys.readouterr().err

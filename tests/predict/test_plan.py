@@ -179,9 +179,11 @@ def test_another_cost_of_a_step_can_be_passed_in() -> None:
     assert found.times_origin is Origin.PREDICTED
 
 
-def test_expected_speed_is_refused_until_there_is_a_model_for_it() -> None:
-    with pytest.raises(RequestError, match="not available"):
+def test_expected_speed_is_that_of_an_engine_on_a_machine_whose_rates_are_known() -> None:
+    with pytest.raises(RequestError, match="engine"):
         planned(changed(speed="expected"))
+    with pytest.raises(RequestError, match="bandwidth or its compute rate"):
+        planned(changed(speed="expected", engine="vllm", machine={"peak": {}}))
 
 
 def test_a_machine_whose_memory_or_rate_is_not_known_is_refused() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from inference_bench.predict.efficiency.parameters import Calibration, fitted
-from inference_bench.score.calibrated import Asked, choose, groups, score_calibrated
+from inference_bench.score.calibrated import Asked, middle, score_calibrated
 from inference_bench.score.scoring import ask_each, score_row
 from score.tables import PROMPTS, cases_of
 
@@ -26,27 +26,35 @@ def sweep(folder: Path, *values: float) -> list[Asked]:
     return ask_each(cases_of(folder, *rows))[0]
 
 
-def test_a_group_is_one_engine_on_one_machine_in_one_phase(tmp_path: Path) -> None:
-    rows = [{}, {"engine": "SGLang"}, {"hardware": "B200"}, PROMPTS, {"engine_version": "0.9"}, {"model": "Qwen3-8B"}]
-    asked, _ = ask_each(cases_of(tmp_path, *rows))
-    assert [[item.row.row for item, _ in group] for group in groups(asked)] == [[2, 6, 7], [3], [4], [5]]
-
-
-def test_one_row_is_the_middle_by_predicted_time_and_several_lie_between_the_ends(tmp_path: Path) -> None:
-    asked = sweep(tmp_path)
-    assert choose(asked, fitted(), 0) == frozenset()
-    assert choose(asked, fitted(), 1) == {3}
-    assert choose(asked, fitted(), 4) == {1, 2, 4, 5}
-
-
-@pytest.mark.parametrize(("mode", "number"), [(Calibration.ONE, 1), (Calibration.SEVERAL, 4)])
-def test_spent_rows_are_not_scored_and_all_others_are(tmp_path: Path, mode: Calibration, number: int) -> None:
-    asked = sweep(tmp_path)
+def spent_rows(asked: list[Asked], mode: Calibration) -> list[int]:
+    """The rows that were not scored."""
     scored, spent = score_calibrated(asked, fitted(), mode)
-    assert spent == number
-    assert {row.case.row.row for row in scored} == {
-        item.row.row for index, (item, _) in enumerate(asked) if index not in choose(asked, fitted(), number)
-    }
+    left = {row.case.row.row for row in scored}
+    rows = [item.row.row for item, _ in asked if item.row.row not in left]
+    assert len(rows) == spent
+    return rows
+
+
+def test_one_row_is_spent_of_each_phase_of_each_engine_on_each_machine(tmp_path: Path) -> None:
+    kinds = [{}, {"engine": "SGLang"}, {"hardware": "B200"}, PROMPTS]
+    rows = [{**kind, "batch_or_concurrency": str(batch)} for kind in kinds for batch in (1, 8, 64)]
+    asked, _ = ask_each(cases_of(tmp_path, *rows))
+    assert spent_rows(asked, Calibration.ONE) == [3, 6, 9, 12]
+
+
+def test_several_spends_one_row_of_each_model_and_format(tmp_path: Path) -> None:
+    kinds = [{}, {"model": "Qwen3-8B"}, {"weight_format": "FP8"}]
+    rows = [{**kind, "batch_or_concurrency": str(batch)} for kind in kinds for batch in (1, 8, 64)]
+    asked, _ = ask_each(cases_of(tmp_path, *rows))
+    assert len(spent_rows(asked, Calibration.ONE)) == 1
+    assert spent_rows(asked, Calibration.SEVERAL) == [3, 6, 9]
+
+
+def test_the_row_spent_is_the_middle_by_predicted_time(tmp_path: Path) -> None:
+    asked = sweep(tmp_path)
+    assert middle(asked, fitted()) == 3
+    assert middle(asked[::-1], fitted()) == 3
+    assert middle(asked[:1], fitted()) is None
 
 
 @pytest.mark.parametrize("mode", [Calibration.ONE, Calibration.SEVERAL])
@@ -54,8 +62,8 @@ def test_what_the_scored_rows_measured_changes_neither_the_choice_nor_a_predicti
     tmp_path: Path, mode: Calibration
 ) -> None:
     plain = sweep(tmp_path)
-    spent = choose(plain, fitted(), 1 if mode is Calibration.ONE else 4)
-    wild = sweep(tmp_path, *(7.0 if index in spent else 900.0 + index for index in range(len(BATCHES))))
+    spent = middle(plain, fitted())
+    wild = sweep(tmp_path, *(7.0 if index == spent else 900.0 + index for index in range(len(BATCHES))))
     before, after = (score_calibrated(asked, fitted(), mode)[0] for asked in (plain, wild))
     assert [row.predicted_s for row in before] == [row.predicted_s for row in after]
     assert [row.case.row.row for row in before] == [row.case.row.row for row in after]
@@ -81,7 +89,7 @@ def test_a_suspect_row_is_never_spent(tmp_path: Path) -> None:
 
 
 def test_a_group_too_small_to_leave_rows_over_is_predicted_as_it_is(tmp_path: Path) -> None:
-    asked = sweep(tmp_path)[:4]
+    asked = sweep(tmp_path)[:1]
     scored, spent = score_calibrated(asked, fitted(), Calibration.SEVERAL)
     assert spent == 0
     assert [row.predicted_s for row in scored] == [score_row(item, form).predicted_s for item, form in asked]

@@ -21,6 +21,12 @@ from inference_bench.errors import InferenceBenchError
 INTERRUPTED: Final = 130
 WORLD_FAILED: Final = 3
 
+_ENGINE_HELP: Final = (
+    "whose measured efficiencies the expected speeds are from, and for llama.cpp and vllm whose rule counts the cache; "
+    "others: sglang, tensorrt-llm, exllamav2, mlc, transformers and more"
+)
+_MEASURED_HELP: Final = "own measurements of this engine on this machine that correct it: a CSV table or a verify run"
+
 Command = Callable[[argparse.Namespace], int]
 
 
@@ -92,7 +98,8 @@ def _add_fit(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k (32768); default 4096")
     parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
-    parser.add_argument("--engine", default="none", help="count an engine's own allocation: none, llama.cpp or vllm")
+    parser.add_argument("--engine", metavar="NAME", default="none", help=f"{_ENGINE_HELP}; default none")
+    parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
     parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")
     parser.add_argument(
         "--devices", metavar="N", default="1", help="how many of the machine share the model; default 1"
@@ -149,8 +156,12 @@ _PLAN_OPTIONS: Final = (
     ("--kv", "FMT", "cache format; default fp16"),
     ("--compute", "FMT", "compute format whose peak is used; default: what the weights allow"),
     ("--devices", "N", "how many of the machine share the model; default 1"),
-    ("--engine", "NAME", "count an engine's own allocation: none, llama.cpp or vllm"),
-    ("--speed", "HOW", "shares of the peaks, or expected from measurements; default shares"),
+    ("--engine", "NAME", _ENGINE_HELP),
+    (
+        "--speed",
+        "HOW",
+        "shares of the peaks, or expected of the engine; default expected where an engine is named alone",
+    ),
     ("--prompt", "N", "prompt tokens of a request"),
     ("--output", "N", "output tokens of a request"),
     ("--prefix", "N", "tokens that every prompt begins with"),
@@ -186,6 +197,7 @@ def _add_plan(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--on", metavar="HW", action="append", help="a machine; several are compared")
     parser.add_argument("--compare", metavar="HW,HW", help="machines to compare on the same scenario")
+    parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
     for option, metavar, summary in _PLAN_OPTIONS:
         parser.add_argument(option, metavar=metavar, help=summary)
 

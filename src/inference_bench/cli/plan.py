@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
-from inference_bench.errors import ScenarioError
+from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import is_path, model_from_description, read_toml
 from inference_bench.facts.models import LoadedModel
 from inference_bench.predict.plan import Plan, plan
-from inference_bench.predict.scenario import Named, Scenario, scenario_from_mapping
+from inference_bench.predict.scenario import Named, Scenario, Speed, scenario_from_mapping
 
 # flag → where it stands in a scenario
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -33,12 +34,39 @@ def run(options: argparse.Namespace) -> int:
     folder = Path(options.scenario).parent if options.scenario else Path()
     scenario = scenario_from_mapping(_with_flags(read_toml(options.scenario) if options.scenario else {}, options))
     model = _model(scenario.model, folder)
+    machines = _machines(scenario, folder)
+    asked = _with_measurements(scenario, options.measured, machines, model)
     answers = [
-        plan(scenario, model, machine, usd_per_device_hour=price)
-        for machine, price in zip(_machines(scenario, folder), _prices(scenario), strict=True)
+        plan(each, model, machine, usd_per_device_hour=price)
+        for each, machine, price in zip(asked, machines, _prices(scenario), strict=True)
     ]
     _print(answers, options.json)
     return 0 if any(answer.verdict.answer for answer in answers) else 1
+
+
+def _with_measurements(
+    scenario: Scenario, path: str | None, machines: list[HardwareSpec], model: LoadedModel
+) -> list[Scenario]:
+    """The scenario for each machine, with what was measured of its engine there.
+
+    Raises:  ScenarioError, and RequestError where the file is of none of the machines
+    """
+    if path is None:
+        return [scenario] * len(machines)
+    if scenario.served_by is None or scenario.speed is not Speed.EXPECTED:
+        raise ScenarioError("own measurements correct what is expected of an engine; name it, with speed 'expected'")
+    from inference_bench.score.own import calibration_from
+
+    asked, refused = [], []
+    for machine in machines:
+        try:
+            asked.append(replace(scenario, own=calibration_from(Path(path), scenario.served_by, machine, model)))
+        except RequestError as error:
+            asked.append(scenario)
+            refused.append(error)
+    if len(refused) == len(machines):
+        raise refused[0]
+    return asked
 
 
 def _with_flags(values: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
@@ -187,7 +188,7 @@ class Part(NamedTuple):
     tower: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)  # no slots: groups of layers are worked out once and kept
 class ModelSpec:
     """The shape of a language model.
 
@@ -229,10 +230,18 @@ class ModelSpec:
 
     def layer_groups(self) -> tuple[tuple[Layer, int], ...]:
         """Each distinct layer with how many there are, in order of first appearance."""
+        return self._layer_groups
+
+    @cached_property
+    def _layer_groups(self) -> tuple[tuple[Layer, int], ...]:
         return _groups(self.layers)
 
     def mixer_groups(self) -> tuple[tuple[Mixer, int], ...]:
         """Each distinct mixer with the number of layers that have it, in order of first appearance."""
+        return self._mixer_groups
+
+    @cached_property
+    def _mixer_groups(self) -> tuple[tuple[Mixer, int], ...]:
         counts: dict[Mixer, int] = {}
         for layer, count in self.layer_groups():
             for mixer in layer.mixers:

@@ -249,7 +249,6 @@ def scenario_cost(scenario: Scenario, served: ServedModel, machine: HardwareSpec
 
 def _expected_cost(scenario: Scenario, served: ServedModel, machine: HardwareSpec) -> StepCost:
     """What real engines reach on this machine, by the efficiency model."""
-    raise RequestError(
-        f"speed {scenario.speed.value!r} is not available for {served.model.name} on {machine.name}; "
-        f"use speed {Speed.SHARES.value!r} with mfu and bandwidth_share"
-    )
+    from inference_bench.predict.plan_expected import engine_cost
+
+    return engine_cost(scenario, served, machine)

@@ -2,7 +2,7 @@
 
 In:   LoadedModel, optionally HardwareSpec, formats, context, sequences, engine, overhead
 Out:  FitAnswer
-Leaves out: what devices send one another, and what real engines reach beyond the planning factors
+Leaves out: what devices send one another (of bounds); what engines reach (see expected_speeds)
 Read next by: report, cli.
 """
 
@@ -23,20 +23,32 @@ from inference_bench.accounting.cache import (
 from inference_bench.accounting.experts import UNIFORM_ROUTING
 from inference_bench.accounting.params import ParameterCount, count_params
 from inference_bench.accounting.weights import WeightCount, count_loaded_weights
-from inference_bench.accounting.work import HeadPositions, count_step_work, decode_batch, prompt
+from inference_bench.accounting.work import decode_batch, prompt
 from inference_bench.errors import RequestError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel, ModelSpec
 from inference_bench.origin import Origin
 from inference_bench.predict.capacity import largest_that_fits
-from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
+from inference_bench.predict.engine_choice import NO_ENGINE, no_rule
+from inference_bench.predict.expected_speeds import (
+    NO_SPEEDS,
+    EngineAsked,
+    ExpectedSpeeds,
+    below_bound,
+    engine_speeds,
+    no_rates,
+    planning_speeds,
+)
+from inference_bench.predict.latency import Range
 from inference_bench.predict.placement import Placement, Placer, Split
+from inference_bench.predict.step_cost import ServedModel
 from inference_bench.roofline import Bound, LimitedBy, Roof, bound, roof
 
 if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
     from inference_bench.accounting.layer_split import Offload
+    from inference_bench.predict.efficiency import OwnMeasurements
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
@@ -44,7 +56,11 @@ DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
 
 @dataclass(frozen=True, slots=True)
 class FitRequest:
-    """What was asked. None takes the default: the file's own weights, a 16-bit cache, the model's context or 4096."""
+    """What was asked. None takes the default: the file's own weights, a 16-bit cache, the model's context or 4096.
+
+    Where:  engine is one whose rule counts the cache; served_by is the family of engines that speeds are expected from,
+            by default the same (see engine_choice); own are measurements that correct them
+    """
 
     weights: str | None = None
     cache: str | None = None
@@ -56,6 +72,13 @@ class FitRequest:
     devices: int = 1
     split: Split = Split.TENSOR
     expert_correlation: float = UNIFORM_ROUTING
+    served_by: str | None = None
+    own: OwnMeasurements | None = None
+
+    @property
+    def family(self) -> str | None:
+        """The engine whose efficiencies are expected; None for no engine."""
+        return self.served_by or (None if self.engine == NO_ENGINE else self.engine)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +86,8 @@ class FitAnswer:
     """Everything `fit` says. Fields that need a machine are None when none was named.
 
     Where:  needed_bytes, headroom and the verdict are those of the fullest device; offload is what llama.cpp could keep on the
-            device when not everything fits there
+            device when not everything fits there; the expected middle values are None for planning factors, and
+            expected_from is the engine whose fitted efficiencies they are from
     """
 
     model: ModelSpec
@@ -86,6 +110,9 @@ class FitAnswer:
     prefill_expected_s: Range | None
     assumptions: tuple[str, ...]
     offload: Offload | None = None
+    decode_middle_s: float | None = None
+    prefill_middle_s: float | None = None
+    expected_from: str | None = None
 
     @property
     def allocation(self) -> EngineAllocation | None:
@@ -129,7 +156,9 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     memory = machine.memory_bytes if machine else None
     space = _Space(placer, request, overhead, memory)
     ceiling = roof(machine, weights.linear_format, request.compute_format) if machine else None
-    speeds = _speeds(model.spec, weights, fmt, ceiling, context, request, placement) if ceiling else (None, None)
+    served = ServedModel(model.spec, weights, fmt, expert_correlation=request.expert_correlation)
+    bounds = _bounds(served, ceiling, context, request, placement) if ceiling else None
+    expected = _expected(served, machine, ceiling, bounds, context, request)
     fits = None if memory is None else needed <= memory
     return FitAnswer(
         model=model.spec,
@@ -146,12 +175,15 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         headroom_bytes=None if memory is None else memory - needed,
         max_context_tokens=space.max_context_tokens(),
         max_sequences=space.max_sequences(context),
-        decode=speeds[0],
-        decode_expected_s=predict_seconds(speeds[0], ceiling) if speeds[0] and ceiling else None,
-        prefill=speeds[1],
-        prefill_expected_s=predict_seconds(speeds[1], ceiling) if speeds[1] and speeds[1].seconds and ceiling else None,
-        assumptions=_assumptions(model.spec, weights, request, machine, placement, cache),
+        decode=bounds[0] if bounds else None,
+        decode_expected_s=expected.decode_s,
+        prefill=bounds[1] if bounds else None,
+        prefill_expected_s=expected.prefill_s,
+        assumptions=_assumptions(model.spec, weights, request, machine, placement, cache, expected.lines),
         offload=_offload(placer, request, context, overhead, memory) if fits is False else None,
+        decode_middle_s=expected.decode_middle_s,
+        prefill_middle_s=expected.prefill_middle_s,
+        expected_from=request.family if expected.decode_middle_s is not None else None,
     )
 
 
@@ -205,23 +237,11 @@ class _Space:
         return largest_that_fits(lambda count: count == 0 or self._fits(context, count), MAX_SEQUENCES)
 
 
-def _speeds(
-    model: ModelSpec,
-    weights: WeightCount,
-    fmt: CacheFormat,
-    ceiling: Roof,
-    context: int,
-    request: FitRequest,
-    placement: Placement,
+def _bounds(
+    served: ServedModel, ceiling: Roof, context: int, request: FitRequest, placement: Placement
 ) -> tuple[Bound, Bound]:
     """Decode and prefill on what each device does of a step; what devices send one another only adds to it."""
-    correlation = request.expert_correlation
-    works = {
-        "decode": count_step_work(
-            model, weights, fmt, decode_batch(context, request.sequences), correlation=correlation
-        ),
-        "prefill": count_step_work(model, weights, fmt, prompt(context), HeadPositions.LAST, correlation=correlation),
-    }
+    works = {"decode": served.work(decode_batch(context, request.sequences)), "prefill": served.work(prompt(context))}
     share = placement.step_share
     decode, prefill = (
         bound(name, math.ceil(work.flops * share), math.ceil(work.num_bytes * share), ceiling)
@@ -232,6 +252,28 @@ def _speeds(
     return decode, prefill
 
 
+def _expected(
+    served: ServedModel,
+    machine: HardwareSpec | None,
+    ceiling: Roof | None,
+    bounds: tuple[Bound, Bound] | None,
+    context: int,
+    request: FitRequest,
+) -> ExpectedSpeeds:
+    """By the named engine's efficiencies; by planning factors where none is named or the machine's rates are not enough."""
+    if machine is None or ceiling is None or bounds is None:
+        return NO_SPEEDS
+    if request.family is None:
+        return planning_speeds(*bounds, ceiling)
+    asked = EngineAsked(
+        request.family, served, machine, request.devices, request.split, context, request.sequences, request.own
+    )
+    found = engine_speeds(asked)
+    if found is None:
+        return planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
+    return replace(found, lines=(*found.lines, *below_bound(found, *bounds)))
+
+
 def _assumptions(
     model: ModelSpec,
     weights: WeightCount,
@@ -239,12 +281,17 @@ def _assumptions(
     machine: HardwareSpec | None,
     placement: Placement,
     cache: CacheCount,
+    expected: tuple[str, ...],
 ) -> tuple[str, ...]:
     """Everything the answer rests on that the request did not say: counts first, then speeds, then the model's own."""
     lines = [f"weights stored as {weights.format_name}, {weights.bits_per_weight:.4g} bits a weight, scales included"]
     lines += [*weights.notes, *_defaults(request), *_memory_assumptions(model, cache, placement)]
+    if request.engine == NO_ENGINE and request.family is not None:
+        lines.append(no_rule(request.family))
+    if request.compute_format is not None and request.family is not None:
+        lines.append("the compute format asked for sets the bounds alone: engines were measured in their own")
     if machine is not None:
-        lines += _speed_assumptions(model, weights, request, machine, placement)
+        lines += [*_speed_assumptions(model, weights, request, machine, placement), *expected]
     return (*lines, *model.assumptions)
 
 
@@ -265,7 +312,7 @@ def _memory_assumptions(model: ModelSpec, cache: CacheCount, placement: Placemen
         lines.append(f"recurrent states stored as: {cache.state_format}")
     if placement.rule is not None:
         lines.append(f"{placement.devices} devices, {placement.split} split: {placement.rule}")
-        lines.append("overhead is taken on each device; what devices send one another is not counted")
+        lines.append("overhead is taken on each device; bounds leave out what devices send one another")
     return lines
 
 
@@ -290,4 +337,4 @@ def _speed_assumptions(
             f"with a correlation of {request.expert_correlation:g} between tokens"
         )
     lines.append("prefill is one prompt of the whole context, with the output head for its last position only")
-    return [*lines, PLANNING_ASSUMPTION]
+    return lines

@@ -8,25 +8,27 @@ Read next by: report, cli.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.cache import count_cache
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel
 from inference_bench.origin import Origin
-from inference_bench.predict.capacity import Demand, FullLoad, count_sequences
+from inference_bench.predict.capacity import Demand, count_sequences
 from inference_bench.predict.deployment import Deployment, deploy
 from inference_bench.predict.fit import cache_format
 from inference_bench.predict.plan_assumptions import plan_assumptions
 from inference_bench.predict.plan_checks import LittleCheck, QueueCheck, little_check, queue_check
 from inference_bench.predict.plan_cost import PlanCost, plan_cost
-from inference_bench.predict.plan_load import LoadPlan, plan_loads
+from inference_bench.predict.plan_latency import LatencyPlan, latency_plan
+from inference_bench.predict.plan_load import LoadPlan, demand_of, plan_loads
 from inference_bench.predict.plan_verdict import ObjectiveCheck, Verdict, objective_checks, verdict
 from inference_bench.predict.scenario import Scenario, Speed
 from inference_bench.predict.step_cost import StepCost
 
 if TYPE_CHECKING:
+    from inference_bench.predict.plan_expected import PlanInterval, ServingCheck
     from inference_bench.predict.plan_speculation import SpeculationPlan
 
 _OTHER_CACHES: Final = ("int8", "q8_0", "q4_0")
@@ -54,32 +56,12 @@ class MemoryPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class LatencyPlan:
-    """One request on a machine that is otherwise idle.
-
-    Where:  the cached figures find the prefix in the cache, None without one; a step is at the mean context
-    Unit:   seconds
-    """
-
-    mean_context_tokens: int
-    ttft_s: float
-    ttft_cached_s: float | None
-    solo_step_s: float
-    e2e_s: float
-    e2e_cached_s: float | None
-
-    @property
-    def solo_tokens_per_s(self) -> float:
-        """Pace of a lone sequence."""
-        return 1 / self.solo_step_s
-
-
-@dataclass(frozen=True, slots=True)
 class Plan:
     """Everything `plan` says of one machine.
 
     Where:  loads holds the load with every prompt read whole, then the one with the prefix cached where there is a prefix;
-            `load` is the one that demand, cost and checks are for; times_origin is that of every time and rate
+            `load` is the one that demand, cost and checks are for; times_origin is that of every time and rate; interval and
+            serving are there where times are what is expected of an engine
     """
 
     scenario: Scenario
@@ -99,6 +81,8 @@ class Plan:
     verdict: Verdict
     times_origin: Origin
     assumptions: tuple[str, ...]
+    interval: PlanInterval | None = None
+    serving: ServingCheck | None = None
 
 
 def plan(
@@ -114,20 +98,21 @@ def plan(
     Raises:  RequestError, UnknownNameError
     """
     deployment = deploy(scenario, model, machine, cost)
-    latency = _latency(deployment)
     loads = plan_loads(deployment)
     load = loads[-1] if scenario.traffic.prefix_cache else loads[0]
-    demand = _demand(scenario, load.full)
+    demand = demand_of(scenario, load.full)
+    is_expected = cost is None and scenario.speed is Speed.EXPECTED
+    interval, serving = _expected(deployment, loads, load, usd_per_device_hour) if is_expected else (None, None)
     return Plan(
         scenario=scenario,
         model=model.spec.name,
         machine=machine,
         weights_format=deployment.weights.format_name,
         memory=_memory(deployment, loads),
-        latency=latency,
+        latency=latency_plan(deployment),
         loads=loads,
         load=load,
-        objectives=objective_checks(deployment, load),
+        objectives=_objectives(deployment, load, interval),
         demand=demand,
         cost=None if load.full is None else plan_cost(scenario, load.full, demand, usd_per_device_hour),
         little=None if load.full is None else little_check(load.full),
@@ -136,9 +121,33 @@ def plan(
         verdict=verdict(deployment, load, model, can_vary=cost is None),
         times_origin=deployment.origin,
         assumptions=plan_assumptions(
-            deployment, model, is_stated=cost is None and scenario.speed is Speed.SHARES, has_load=load.batch > 0
+            deployment,
+            model,
+            is_stated=cost is None and scenario.speed is Speed.SHARES,
+            is_expected=is_expected,
+            has_load=load.batch > 0,
         ),
+        interval=interval,
+        serving=serving,
     )
+
+
+def _expected(
+    deployment: Deployment, loads: tuple[LoadPlan, ...], load: LoadPlan, usd_per_device_hour: float | None
+) -> tuple[PlanInterval | None, ServingCheck | None]:
+    """What only an engine's efficiencies can say."""
+    from inference_bench.predict.plan_expected import plan_interval, serving_check
+
+    return plan_interval(deployment, loads, load, usd_per_device_hour), serving_check(deployment, load)
+
+
+def _objectives(deployment: Deployment, load: LoadPlan, interval: PlanInterval | None) -> tuple[ObjectiveCheck, ...]:
+    """Every promise beside what is planned, and beside the slow end of the interval where there is one."""
+    checks = objective_checks(deployment, load)
+    if interval is None:
+        return checks
+    slow = interval.slow.objectives
+    return tuple(replace(check, slow_s=there.planned_s) for check, there in zip(checks, slow, strict=True))
 
 
 def _memory(deployment: Deployment, loads: tuple[LoadPlan, ...]) -> MemoryPlan:
@@ -168,25 +177,6 @@ def _by_cache_format(deployment: Deployment, free_bytes: int) -> tuple[tuple[str
         if 0 < num_bytes < asked:
             rows.append((name, count_sequences(free_bytes, -(-on_device * num_bytes // asked))))
     return tuple(rows)
-
-
-def _latency(deployment: Deployment) -> LatencyPlan:
-    has_prefix = deployment.scenario.traffic.prefix_tokens > 0
-    return LatencyPlan(
-        mean_context_tokens=deployment.scenario.traffic.mean_context_tokens,
-        ttft_s=deployment.prefill_s(prefix_cached=False),
-        ttft_cached_s=deployment.prefill_s(prefix_cached=True) if has_prefix else None,
-        solo_step_s=deployment.step_s(1),
-        e2e_s=deployment.solo_e2e_s(prefix_cached=False),
-        e2e_cached_s=deployment.solo_e2e_s(prefix_cached=True) if has_prefix else None,
-    )
-
-
-def _demand(scenario: Scenario, full: FullLoad | None) -> Demand | None:
-    traffic = scenario.traffic
-    if traffic.requests_per_day is None or full is None:
-        return None
-    return Demand(traffic.requests_per_day, traffic.peak_factor, traffic.target_utilisation, full.requests_per_s)
 
 
 def _speculation(deployment: Deployment, batch: int) -> SpeculationPlan | None:

@@ -14,22 +14,27 @@ from inference_bench.accounting.work import HeadPositions
 from inference_bench.facts.models import LoadedModel
 from inference_bench.origin import Origin
 from inference_bench.predict.deployment import Deployment
+from inference_bench.predict.engine_choice import NO_ENGINE, no_rule
 from inference_bench.predict.queueing import LITTLE_ASSUMPTIONS, MM1_ASSUMPTIONS
 from inference_bench.predict.scenario import JudgedBy
 from inference_bench.units import format_bytes, format_count, format_fraction
 
 
-def plan_assumptions(deployment: Deployment, model: LoadedModel, is_stated: bool, has_load: bool) -> tuple[str, ...]:
+def plan_assumptions(
+    deployment: Deployment, model: LoadedModel, is_stated: bool, is_expected: bool, has_load: bool
+) -> tuple[str, ...]:
     """Every assumption of a plan.
 
-    Where:  is_stated says that times are stated shares of the peaks, has_load that some batch works
+    Where:  is_stated says that times are stated shares of the peaks, is_expected that they are those of an engine, has_load
+            that some batch works
     """
     return (
         *_memory(deployment),
         *_traffic(deployment, model),
         *_machine(deployment),
         *(_shares(deployment) if is_stated else ()),
-        *_rates(deployment),
+        *(_expected(deployment) if is_expected else ()),
+        *_rates(deployment, is_expected),
         *_rest(deployment, has_load),
         *deployment.weights.notes,
         *model.spec.assumptions,
@@ -49,7 +54,9 @@ def _memory(deployment: Deployment) -> Iterator[str]:
     yield f"overhead of the runtime{default}: {format_bytes(deployment.overhead_bytes)} on each device"
     if deployment.free_bytes < 0:
         yield "latency is as if everything were in this memory, which it is not"
-    if deployment.scenario.engine == "none":
+    if deployment.scenario.engine == NO_ENGINE and deployment.scenario.served_by is not None:
+        yield no_rule(deployment.scenario.served_by)
+    elif deployment.scenario.engine == NO_ENGINE:
         yield "the cache is the logical count; an engine's blocks round it up: name one to count its rule"
 
 
@@ -98,7 +105,18 @@ def _shares(deployment: Deployment) -> Iterator[str]:
         yield "a step's writes to the cache are left out of its traffic, as stated"
 
 
-def _rates(deployment: Deployment) -> Iterator[str]:
+def _expected(deployment: Deployment) -> Iterator[str]:
+    from inference_bench.predict.plan_expected import describe_plan
+
+    assumed = deployment.scenario.assumptions
+    yield from describe_plan(deployment)
+    if stated := [name for name in ("mfu", "bandwidth_share") if name not in assumed.defaults]:
+        yield f"{' and '.join(stated)} of the scenario are not used: times are those expected of the engine"
+    if deployment.scenario.compute is not None:
+        yield "the compute format of the scenario is not used: engines were measured in their own"
+
+
+def _rates(deployment: Deployment, is_expected: bool) -> Iterator[str]:
     yield (
         "full load: the batch is always full, and each prompt is read in a step of its own while the others wait; "
         "queueing and partial batches are not counted"
@@ -108,12 +126,15 @@ def _rates(deployment: Deployment) -> Iterator[str]:
     else:
         yield "TPOT and E2E objectives choose the batch with the prefills of a replica that is never idle in between"
     if deployment.scenario.devices > 1:
-        yield (
-            f"{deployment.scenario.devices} devices split every layer; work divides evenly, and what they send one another "
-            "is not counted; prices are of one device"
+        shared = (
+            "what they send one another is part of what is expected"
+            if is_expected
+            else "work divides evenly, and what they send one another is not counted"
         )
+        yield f"{deployment.scenario.devices} devices split every layer; {shared}; prices are of one device"
         rule = deployment.placement(deployment.scenario.traffic.total_tokens, 1).rule
-        yield f"memory on the fullest device: {rule}; what is held more than once makes a step slower than said here"
+        more = "" if is_expected else "; what is held more than once makes a step slower than said here"
+        yield f"memory on the fullest device: {rule}{more}"
 
 
 def _rest(deployment: Deployment, has_load: bool) -> Iterator[str]:

@@ -8,11 +8,12 @@ Read next by: plan, plan_verdict.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inference_bench.predict.capacity import FullLoad
+from inference_bench.predict.capacity import Demand, FullLoad
 from inference_bench.predict.deployment import Deployment, Limit
 from inference_bench.predict.queueing import interactive_users
+from inference_bench.predict.scenario import Scenario
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +47,31 @@ def plan_loads(deployment: Deployment) -> tuple[LoadPlan, ...]:
 
 def _load(deployment: Deployment, prefix_cached: bool) -> LoadPlan:
     batch, limit = deployment.largest_batch(prefix_cached)
-    full, traffic = deployment.full_load(batch, prefix_cached) if batch else None, deployment.scenario.traffic
-    users = None
-    if full is not None and traffic.think_s is not None:
-        users = interactive_users(full.requests_per_s, full.prefill_s + full.residence_s, traffic.think_s)
-    return LoadPlan(
+    found = LoadPlan(
         prefix_cached=prefix_cached,
         max_sequences=deployment.max_sequences(prefix_cached),
         batch=batch,
         limited_by=limit,
-        full=full,
-        e2e_s=None if full is None else full.prefill_s + full.residence_s,
-        users=users,
+        full=None,
+        e2e_s=None,
+        users=None,
     )
+    return at_batch(deployment, found)
+
+
+def at_batch(deployment: Deployment, load: LoadPlan) -> LoadPlan:
+    """The same load at the times of a deployment, its batch as it was chosen."""
+    if not load.batch:
+        return load
+    full, think_s = deployment.full_load(load.batch, load.prefix_cached), deployment.scenario.traffic.think_s
+    e2e_s = full.prefill_s + full.residence_s
+    users = None if think_s is None else interactive_users(full.requests_per_s, e2e_s, think_s)
+    return replace(load, full=full, e2e_s=e2e_s, users=users)
+
+
+def demand_of(scenario: Scenario, full: FullLoad | None) -> Demand | None:
+    """The daily volume on replicas of this load; None where either is missing."""
+    traffic = scenario.traffic
+    if traffic.requests_per_day is None or full is None:
+        return None
+    return Demand(traffic.requests_per_day, traffic.peak_factor, traffic.target_utilisation, full.requests_per_s)

@@ -21,7 +21,7 @@ class ObjectiveCheck:
     """One promise beside what is planned.
 
     Where:  planned_s is at the batch planned for (alone for TTFT), full_load_s with prefills between the steps; `met` is
-            what the batch was chosen by: planned_s
+            what the batch was chosen by: planned_s; slow_s is the same at the slow end of an 80 % interval, None without one
     Unit:   seconds
     """
 
@@ -29,6 +29,7 @@ class ObjectiveCheck:
     objective_s: float
     planned_s: float
     full_load_s: float | None
+    slow_s: float | None = None
 
     @property
     def met(self) -> bool:
@@ -39,6 +40,11 @@ class ObjectiveCheck:
     def met_at_full_load(self) -> bool | None:
         """The same with prefills between the steps; None where that makes no difference."""
         return None if self.full_load_s is None else self.full_load_s <= self.objective_s * ROUNDING
+
+    @property
+    def met_at_slow_end(self) -> bool | None:
+        """Whether it is kept even where steps are as slow as the interval allows; None without an interval."""
+        return None if self.slow_s is None else self.slow_s <= self.objective_s * ROUNDING
 
 
 @dataclass(frozen=True, slots=True)

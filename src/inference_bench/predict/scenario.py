@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.work import HeadPositions
-from inference_bench.errors import ScenarioError
+from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.fields import shown
 from inference_bench.predict.cost import HostedPrices
-from inference_bench.predict.placement import ENGINES
+from inference_bench.predict.engine_choice import NO_ENGINE, EngineChoice, choose_engine
 from inference_bench.predict.scenario_fields import (
     Reader,
     Section,
@@ -35,6 +35,9 @@ from inference_bench.predict.scenario_fields import (
     read_tokens,
     read_volume,
 )
+
+if TYPE_CHECKING:
+    from inference_bench.predict.efficiency import OwnMeasurements
 
 DEFAULT_MFU: Final = 0.5
 DEFAULT_BANDWIDTH_SHARE: Final = 0.8
@@ -170,7 +173,11 @@ Named = str | Mapping[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """Everything a plan is asked; a model and machines by name, path, or described in line."""
+    """Everything a plan is asked; a model and machines by name, path, or described in line.
+
+    Where:  engine is one whose rule counts the cache, served_by the family of engines that speeds are expected from; own
+            are measurements of it on one machine, and correct what is expected there
+    """
 
     model: Named
     machines: tuple[Named, ...]
@@ -186,6 +193,8 @@ class Scenario:
     devices: int = 1
     engine: str = "none"
     speed: Speed = Speed.SHARES
+    served_by: str | None = None
+    own: OwnMeasurements | None = None
 
 
 def scenario_from_mapping(values: Mapping[str, object]) -> Scenario:
@@ -196,6 +205,7 @@ def scenario_from_mapping(values: Mapping[str, object]) -> Scenario:
     top = Section(values, "", _TOP)
     model = top.needed("model", _named, '"qwen3-8b"')
     machines = _machines(top)
+    engine, assumptions = _engine(top), _assumptions(top)
     return Scenario(
         model=model,
         machines=machines,
@@ -204,14 +214,33 @@ def scenario_from_mapping(values: Mapping[str, object]) -> Scenario:
         prices=_prices(top, len(machines)),
         owned=_owned(top),
         speculation=_speculation(top),
-        assumptions=_assumptions(top),
+        assumptions=assumptions,
         weights=top.optional("weights", read_text),
         kv=top.optional("kv", read_text),
         compute=top.optional("compute", read_text),
         devices=top.given("devices", read_count, 1),
-        engine=top.given("engine", _one_of(ENGINES), "none"),
-        speed=Speed(top.given("speed", _one_of(tuple(Speed)), Speed.SHARES.value)),
+        engine=engine.allocation,
+        speed=_speed(top, engine, assumptions),
+        served_by=engine.family,
     )
+
+
+def _engine(top: Section) -> EngineChoice:
+    name = top.given("engine", read_text, NO_ENGINE)
+    try:
+        return choose_engine(name)
+    except RequestError as error:
+        raise ScenarioError(str(error)) from None
+
+
+def _speed(top: Section, engine: EngineChoice, assumed: Assumptions) -> Speed:
+    """As given; else what is expected of the engine, unless shares of the peaks were stated."""
+    states_shares = any(name not in assumed.defaults for name in ("mfu", "bandwidth_share"))
+    default = Speed.SHARES if engine.family is None or states_shares else Speed.EXPECTED
+    speed = Speed(top.given("speed", _one_of(tuple(Speed)), default.value))
+    if speed is Speed.EXPECTED and engine.family is None:
+        raise ScenarioError("speed 'expected' is that of an engine; give one, for example engine = \"vllm\"")
+    return speed
 
 
 def _one_of(allowed: tuple[str, ...]) -> Reader[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.experts import UNIFORM_ROUTING
@@ -80,3 +80,31 @@ class PeakShares:
         if seconds is None:
             raise RequestError("neither the bandwidth nor the compute rate is known, so no time can be derived")
         return seconds
+
+
+_MOST_VERIFIED: Final = 16
+
+
+def is_decode_step(sequences: Sequence[SequenceStep]) -> bool:
+    """Whether a step runs as decoding does: sequences that are in the cache, each with a token or a short draft to verify.
+
+    Where:  short is at most 16 positions: engines verify so many by their decode kernels
+    """
+    return all(step.num_new == 1 or (step.num_cached > 0 and step.num_new <= _MOST_VERIFIED) for step in sequences)
+
+
+@dataclass(frozen=True, slots=True)
+class StretchedCost:
+    """Another cost with its times multiplied: one end of an interval.
+
+    Where:  decode multiplies decode steps, prefill all others
+    Unit:   seconds
+    """
+
+    cost: StepCost
+    decode: float
+    prefill: float
+
+    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """Seconds of one step."""
+        return self.cost.step_s(sequences) * (self.decode if is_decode_step(sequences) else self.prefill)

@@ -225,12 +225,25 @@ def _speed_text(answer: FitAnswer) -> str:
         _speed_row(f"decode step, batch {batch}", answer.decode, answer.decode_expected_s, batch),
         _speed_row(f"prefill, {format_count(context)} tokens", answer.prefill, answer.prefill_expected_s, context),
     ]
-    text = table(("speed", "bound", "at the bound", "expected", "limited by", "of peak compute"), rows, "lrrrlr")
+    headers = ("speed", "bound", "at the bound", "expected", "limited by", "of peak compute")
+    text = "\n".join(filter(None, [table(headers, rows, "lrrrlr"), _middle(answer, batch, context)]))
     limits = (
         f"longest context for {batch} sequence(s): {format_count(answer.max_context_tokens)} tokens; "
         f"most sequences of {format_count(answer.cache.context_tokens)} tokens: {format_count(answer.max_sequences)}"
     )
     return f"{text}\n{limits}"
+
+
+def _middle(answer: FitAnswer, batch: int, context: int) -> str:
+    """The middle of what is expected of an engine."""
+    decode, prefill = answer.decode_middle_s, answer.prefill_middle_s
+    if decode is None or prefill is None:
+        return ""
+    return wrap(
+        f"expected of {answer.expected_from}: {format_number(batch / decode)} tokens/s in decode "
+        f"({format_seconds(decode)} a step), {format_number(context / prefill)} tokens/s in prefill "
+        f"({format_seconds(prefill)}); the ranges above hold 4 of 5 measurements"
+    )
 
 
 def _speed_row(name: str, limit: Bound, expected: Range | None, tokens: int) -> tuple[str, ...]:

@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING, Any
 from inference_bench.origin import Origin
 from inference_bench.predict.plan import Plan
 from inference_bench.predict.plan_load import LoadPlan
+from inference_bench.report.plan_interval_report import intervals
 
 if TYPE_CHECKING:
     from inference_bench.predict.plan_cost import HostedCost, PlanCost
+    from inference_bench.predict.plan_expected import PlanEnd
 
 Json = dict[str, Any]
 
@@ -49,9 +51,13 @@ def _plan(answer: Plan) -> Json:
         "checks": {
             "little": None if answer.little is None else dataclasses.asdict(answer.little),
             "mm1": _queue(answer),
+            "serving": _serving(answer),
             "origin": answer.times_origin,
         },
         "speculation": _speculation(answer),
+        "speed": answer.scenario.speed,
+        "engine": answer.scenario.served_by,
+        "interval": _interval(answer),
         "assumptions": list(answer.assumptions),
     }
 
@@ -61,6 +67,7 @@ def _objective(item: Any, answer: Plan) -> Json:
         **dataclasses.asdict(item),
         "met": item.met,
         "met_at_full_load": item.met_at_full_load,
+        "met_at_slow_end": item.met_at_slow_end,
         "origin": answer.times_origin,
     }
 
@@ -165,4 +172,43 @@ def _speculation(answer: Plan) -> Json | None:
         "c": found.asked.draft_cost,
         "expected_tokens": found.expected_tokens,
         "rows": [{**dataclasses.asdict(row), "gains": row.gains} for row in found.rows],
+    }
+
+
+def _interval(answer: Plan) -> Json | None:
+    """Both ends of the 80 % interval: the same parts as the plan itself, at the batch that was planned."""
+    found = answer.interval
+    if found is None:
+        return None
+    ends = {name: _end(end, answer) for name, end in (("fast", found.fast), ("slow", found.slow))}
+    return {
+        "share_fraction": 0.8,
+        "decode_factor": found.decode_factor,
+        "prefill_factor": found.prefill_factor,
+        **{row.key: [row.low, row.high] for row in intervals(answer)},
+        **ends,
+    }
+
+
+def _end(end: PlanEnd, answer: Plan) -> Json:
+    origin = answer.times_origin
+    latency = {**dataclasses.asdict(end.latency), "solo_tokens_per_s": end.latency.solo_tokens_per_s, "origin": origin}
+    return {
+        "latency": latency,
+        "load": _load(end.load, origin),
+        "replicas": end.demand and end.demand.replicas,
+        "cost": None if end.cost is None else _cost(end.cost, origin),
+    }
+
+
+def _serving(answer: Plan) -> Json | None:
+    check = answer.serving
+    if check is None:
+        return None
+    return {
+        "concurrency": check.concurrency,
+        **{
+            name: found and {"expected_s": found.seconds, "interval_s": [found.low_s, found.high_s]}
+            for name, found in (("tpot", check.tpot), ("ttft", check.ttft))
+        },
     }

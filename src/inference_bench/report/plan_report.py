@@ -15,6 +15,7 @@ from inference_bench.predict.plan import Plan
 from inference_bench.predict.plan_load import LoadPlan
 from inference_bench.predict.plan_verdict import ObjectiveCheck
 from inference_bench.report.plan_cost_report import cost_text, format_usd
+from inference_bench.report.plan_interval_report import interval_text, serving_text
 from inference_bench.report.text import table, wrap
 from inference_bench.units import (
     MEGA,
@@ -41,7 +42,7 @@ _DIGITS = 4  # enough to recognise a figure worked out by hand
 
 
 def plan_text(answer: Plan) -> str:
-    """The verdict, then memory, latency, load, replicas, cost, checks, speculation, assumptions."""
+    """The verdict, then memory, latency, load, replicas, cost, how far they may be off, checks, speculation, assumptions."""
     sections = [
         _verdict(answer),
         _objectives(answer),
@@ -50,7 +51,9 @@ def plan_text(answer: Plan) -> str:
         _loads(answer),
         _replicas(answer),
         cost_text(answer),
+        interval_text(answer),
         _checks(answer),
+        serving_text(answer),
         _speculation(answer),
         "\n".join(["assumptions", *(wrap(line, indent="  - ") for line in answer.assumptions)]),
     ]
@@ -92,18 +95,29 @@ def _section(title: str, rows: Sequence[Row], origin: Origin) -> str:
 
 
 def _objectives(answer: Plan) -> str:
-    rows = [
-        (item.name, _s(item.objective_s), _s(item.planned_s), _s(item.full_load_s), _kept(item))
-        for item in answer.objectives
+    if not answer.objectives:
+        return ""
+    columns: list[tuple[str, ...]] = [
+        ("objective", *(item.name for item in answer.objectives)),
+        ("promised", *(_s(item.objective_s) for item in answer.objectives)),
+        (f"planned, batch {max(1, answer.load.batch)}", *(_s(item.planned_s) for item in answer.objectives)),
+        ("at full load", *(_s(item.full_load_s) for item in answer.objectives)),
+        ("kept", *(_kept(item) for item in answer.objectives)),
     ]
-    headers = ("objective", "promised", f"planned, batch {max(1, answer.load.batch)}", "at full load", "kept")
-    return table(headers, rows, "lrrrl") if rows else ""
+    if answer.interval is not None:
+        columns.insert(3, ("slow end", *(_s(item.slow_s) for item in answer.objectives)))
+    headers, *rows = zip(*columns, strict=True)
+    return table(headers, rows, f"l{'r' * (len(columns) - 2)}l")
 
 
 def _kept(item: ObjectiveCheck) -> str:
     if not item.met:
         return "no"
-    return "yes, but not at full load" if item.met_at_full_load is False else "yes"
+    if item.met_at_slow_end is None:
+        return "yes, but not at full load" if item.met_at_full_load is False else "yes"
+    if item.met_at_slow_end:
+        return "yes, slow end too; not full load" if item.met_at_full_load is False else "yes, at the slow end too"
+    return "yes; not at slow end or full load" if item.met_at_full_load is False else "yes, not at the slow end"
 
 
 def _memory(answer: Plan) -> str:
@@ -300,6 +314,7 @@ def _compared(answer: Plan) -> list[tuple[str, str]]:
         ("step", format_seconds(full.step_s if full else None)),
         ("effective step", format_seconds(full.effective_step_s if full else None)),
         ("output tokens/s", format_number(full.output_tokens_per_s if full else None)),
+        ("the same, slow end", format_number(_slow_rate(answer))),
         ("requests/h", format_number(full.requests_per_hour if full else None)),
         ("replicas", format_count(demand.replicas if demand else None)),
         ("busy over a day", format_fraction(demand.mean_utilisation if demand else None)),
@@ -309,6 +324,11 @@ def _compared(answer: Plan) -> list[tuple[str, str]]:
         ("USD/day", format_usd(always_on.usd_per_day if always_on else None)),
         ("break-even/day", _break_even(answer)),
     ]
+
+
+def _slow_rate(answer: Plan) -> float | None:
+    slow = answer.interval.slow.load.full if answer.interval else None
+    return slow.output_tokens_per_s if slow else None
 
 
 def _break_even(answer: Plan) -> str:

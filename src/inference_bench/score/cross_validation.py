@@ -6,7 +6,7 @@ Leaves out: nothing is tuned here
 Read next by: cli, scripts/fit_efficiency.py.
 
 An interval's half-width is the 80 % quantile of |log error| over the rows of the *other* machines in the same phase and
-equally familiar. Needs NumPy.
+equally familiar. Needs NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -34,8 +34,6 @@ from inference_bench.score.scoring import ScoredRow, with_interval
 from inference_bench.stats import quantile
 
 KEYS: Final = ("device", "model")
-_REFIT_ROUNDS: Final = 12
-_REFIT_TOLERANCE: Final = 1e-4
 _LEAST_ROWS: Final = 12  # fewer residuals than this say nothing about a quantile
 _WIDEST: Final = log(20)
 _NO_WIDTHS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
@@ -81,12 +79,14 @@ class _Part:
         return Parameters({}, 1.0) if self.rows is None else parameters(self.rows, self.best)
 
     def without(self, is_left_out: Callable[[Asked], bool]) -> Parameters:
-        """The fit without some rows; the same where none of them is here."""
+        """The fit without some rows, begun anew so that nothing of them remains; the same where none of them is here."""
         keep = np.array([not is_left_out(pair) for pair in self.pairs])
-        if self.rows is None or keep.all() or not keep.any():
+        if self.rows is None or keep.all():
             return self.parameters()
+        if not keep.any():
+            return parameters(self.rows, self.rows.means)
         fewer = self.rows.without(keep)
-        return parameters(fewer, fit(fewer, self.best, _REFIT_ROUNDS, _REFIT_TOLERANCE))
+        return parameters(fewer, fit(fewer))
 
 
 def folds(asked: Sequence[Asked], key: str, progress: Callable[[str], None] = lambda _: None) -> Iterator[Fold]:

@@ -8,7 +8,7 @@ Read next by: cross_validation, scripts/fit_efficiency.py.
 Each effect is normal around its prior mean with the spread its kind has (`SPREADS`): an engine with few rows stays near
 its pool. Residuals follow Student's t with three degrees of freedom, so that rows which contradict the rest lose their
 say. A group of like rows (phase, machine, engine) counts less than its number: weights are rows^-WEIGHT_POWER.
-Needs NumPy.
+Needs NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from scipy import sparse
 
 from inference_bench.predict.efficiency.effects import SERVING_TERMS, serving_effects, term_effects
+from inference_bench.predict.efficiency.expectation import FLOOR_SHARPNESS, LARGEST_EXPONENT
 from inference_bench.predict.efficiency.parameters import Parameters
 from inference_bench.predict.efficiency.question import Phase, Shape
 from inference_bench.predict.efficiency.terms import COMPUTE_TERMS, MEMORY_TERMS, TERMS, StepTerms
@@ -31,8 +33,8 @@ _MEMORY: Final = slice(0, len(MEMORY_TERMS))
 _COMPUTE: Final = slice(len(MEMORY_TERMS), len(MEMORY_TERMS) + len(COMPUTE_TERMS))
 _OVERHEADS: Final = slice(len(MEMORY_TERMS) + len(COMPUTE_TERMS), len(TERMS))
 _DEGREES: Final = 3.0
-_ROUNDS: Final = 40
-_TOLERANCE: Final = 1e-6
+_ROUNDS: Final = 60
+_TOLERANCE: Final = 1e-5
 _TINY: Final = 1e-30
 
 
@@ -177,13 +179,14 @@ def _forward(rows: Problem, at: Array) -> tuple[Array, list[Array], tuple[Array,
     for entries, terms in zip(rows.entries, rows.terms, strict=True):
         flat = entries[:, 0] * len(TERMS) + entries[:, 1]
         logs = np.bincount(flat, weights=at[entries[:, 2]], minlength=number * len(TERMS)).reshape(number, -1)
-        parts = terms * np.exp(np.clip(logs, -30, 30))
+        factors, bends = _factors(logs)
+        parts = terms * factors
         memory, compute = parts[:, _MEMORY].sum(1) + _TINY, parts[:, _COMPUTE].sum(1) + _TINY
         together = (memory**norm + compute**norm) ** (1 / norm)
         times.append(together + parts[:, _OVERHEADS].sum(1))
         parts[:, _MEMORY] *= ((memory / together) ** (norm - 1))[:, None]
         parts[:, _COMPUTE] *= ((compute / together) ** (norm - 1))[:, None]
-        slopes.append(parts)
+        slopes.append(parts * bends)
     extra = {
         term: np.exp(np.bincount(entries[:, 0], weights=at[entries[:, 1]], minlength=number))
         for term, entries in rows.serving.items()
@@ -204,27 +207,36 @@ def _forward(rows: Problem, at: Array) -> tuple[Array, list[Array], tuple[Array,
     return np.log(seconds), slopes, (decode / seconds, prefill / seconds), shares
 
 
+def _factors(logs: Array) -> tuple[Array, Array]:
+    """Factors of every term, those of bytes and FLOPs floored as `expectation.floored`, and their slopes."""
+    factors, bends = np.exp(np.clip(logs, -30, 30)), np.ones_like(logs)
+    bounded = slice(0, _COMPUTE.stop)
+    raised = np.exp(np.clip(FLOOR_SHARPNESS * logs[:, bounded], -LARGEST_EXPONENT, LARGEST_EXPONENT))
+    factors[:, bounded] = (1 + raised) ** (1 / FLOOR_SHARPNESS)
+    bends[:, bounded] = raised / (1 + raised)
+    return factors, bends
+
+
 def _jacobian(rows: Problem, at: Array) -> tuple[Array, Array]:
-    number, size = len(rows.log_s), len(rows.means)
     logs, slopes, paid, shares = _forward(rows, at)
-    flat = np.zeros(number * size)
+    found: list[tuple[Array, Array, Array]] = []
     for entries, parts, times in zip(rows.entries, slopes, paid, strict=True):
         values = parts[entries[:, 0], entries[:, 1]] * times[entries[:, 0]]
-        flat += np.bincount(entries[:, 0] * size + entries[:, 2], weights=values, minlength=number * size)
+        found.append((values, entries[:, 0], entries[:, 2]))
     for term, entries in rows.serving.items():
-        values = shares[term][entries[:, 0]]
-        flat += np.bincount(entries[:, 0] * size + entries[:, 1], weights=values, minlength=number * size)
-    return logs, flat.reshape(number, size)
+        found.append((shares[term][entries[:, 0]], entries[:, 0], entries[:, 1]))
+    values, lines, columns = (np.concatenate(column) for column in zip(*found, strict=True))
+    return logs, sparse.csr_matrix((values, (lines, columns)), shape=(len(rows.log_s), len(rows.means)))
 
 
-def fit(rows: Problem, start: Array | None = None, rounds: int = _ROUNDS, tolerance: float = _TOLERANCE) -> Array:
+def fit(rows: Problem) -> Array:
     """The most likely effects: damped Gauss-Newton (Levenberg-Marquardt) with weights of Student's t.
 
     Formula:  argmin Σ w·(ν + 1)/2·log(1 + r²/(ν·s²)) + Σ (effect - mean)²/(2·spread²)
     Unit:     logarithms
     """
     scale = SCALE["serving" if rows.is_serving else "alone"]
-    at = rows.means.copy() if start is None else start.copy()
+    at = rows.means.copy()
     precision, damping = 1 / rows.spreads**2, 1e-3
 
     def loss(logs: Array, effects: Array) -> float:
@@ -232,12 +244,12 @@ def fit(rows: Problem, start: Array | None = None, rounds: int = _ROUNDS, tolera
         misfit = rows.weights * (_DEGREES + 1) / 2 * np.log1p((rest / scale) ** 2 / _DEGREES)
         return float(misfit.sum() + 0.5 * (precision * (effects - rows.means) ** 2).sum())
 
-    for _ in range(rounds):
+    for _ in range(_ROUNDS):
         logs, jacobian = _jacobian(rows, at)
         rest = rows.log_s - logs
         weights = rows.weights * (_DEGREES + 1) / (_DEGREES * scale**2 + rest**2)
         before = loss(logs, at)
-        curvature = jacobian.T @ (jacobian * weights[:, None])
+        curvature = (jacobian.T @ jacobian.multiply(weights[:, None])).toarray()
         curvature[np.diag_indices(len(at))] += precision
         slope = jacobian.T @ (weights * rest) - precision * (at - rows.means)
         for _ in range(8):
@@ -250,7 +262,7 @@ def fit(rows: Problem, start: Array | None = None, rounds: int = _ROUNDS, tolera
         else:
             break
         at, damping = tried, max(damping / 4, 1e-7)
-        if before - after < tolerance * abs(before):
+        if before - after < _TOLERANCE * abs(before):
             break
     return at
 

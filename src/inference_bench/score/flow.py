@@ -15,13 +15,17 @@ from typing import Final
 
 from inference_bench.errors import MeasurementTableError, MissingExtraError, RequestError
 from inference_bench.predict.efficiency.parameters import INTERVAL_SHARE, Calibration, Fitted, fitted
-from inference_bench.score.calibrated import ROWS_SPENT, Asked, score_calibrated
+from inference_bench.score.calibrated import Asked, score_calibrated
 from inference_bench.score.query import Case, case
 from inference_bench.score.rows import MeasuredRow, read_rows
 from inference_bench.score.scoring import FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE, ScoredRow, ask_each
 from inference_bench.score.summary import ScoreReport, report
 from inference_bench.units import format_count, format_fraction
 
+_SPENT_FROM: Final = {
+    Calibration.ONE: "phase of each engine on each machine",
+    Calibration.SEVERAL: "phase of each model and format of each engine on each machine",
+}
 LEFT_OUT: Final = {"device": "machine", "model": "model"}
 
 
@@ -121,7 +125,7 @@ def _cross_validated(
         from inference_bench.score.cross_validation import cross_validate
     except ImportError:
         raise MissingExtraError(
-            "cross-validation refits with the package numpy; install it with: pip install 'inference-bench[bench]'"
+            "cross-validation refits with numpy and scipy; install them with: pip install 'inference-bench[fit]'"
         ) from None
     scored, _ = cross_validate(asked, key, (mode,), progress)[mode]
     return scored
@@ -166,7 +170,6 @@ def _spent(mode: Calibration, spent: int) -> list[str]:
     if mode is Calibration.NONE:
         return []
     return [
-        f"calibrated: {format_count(spent)} rows were spent, up to {ROWS_SPENT[mode]} of each phase of each engine on each "
-        "machine, chosen by predicted time and never by error; they count as predicted and are not scored; a group with no "
-        "more rows than that is predicted uncalibrated"
+        f"calibrated: {format_count(spent)} rows were spent, one of each {_SPENT_FROM[mode]}, the middle one by predicted "
+        "time and never by error; they count as predicted and are not scored; a group of one row is predicted as it is"
     ]

@@ -4,27 +4,44 @@ In:   a setting (model, formats, machine, engine) and a question (phase, batch, 
 Out:  an expected time with an 80 % interval; the same as a StepCost
 Read next by: fit, plan, score.
 
-Read in this order: setting, terms, effects, question, parameters, expectation, calibration.
+Read in this order: setting, terms, effects, question, parameters, expectation, calibration, served.
 """
 
-from inference_bench.predict.efficiency.calibration import Observation, calibrate
+from inference_bench.predict.efficiency.calibration import Observation, OwnMeasurements, calibrate, own_measurements
 from inference_bench.predict.efficiency.expectation import EngineCost, Expectation, expect
-from inference_bench.predict.efficiency.parameters import Calibration, Fitted, fitted
+from inference_bench.predict.efficiency.parameters import (
+    Calibration,
+    Familiarity,
+    Fitted,
+    fitted,
+    is_served,
+    parameters_of_engine,
+    timed_alone,
+)
 from inference_bench.predict.efficiency.question import Phase, Question
-from inference_bench.predict.efficiency.setting import DeviceSplit, Setting, engine_family
+from inference_bench.predict.efficiency.served import engine_setting
+from inference_bench.predict.efficiency.setting import DeviceSplit, Setting, engine_family, known_families
 
 __all__ = [
     "Calibration",
     "DeviceSplit",
     "EngineCost",
     "Expectation",
+    "Familiarity",
     "Fitted",
     "Observation",
+    "OwnMeasurements",
     "Phase",
     "Question",
     "Setting",
     "calibrate",
     "engine_family",
+    "engine_setting",
     "expect",
     "fitted",
+    "is_served",
+    "known_families",
+    "own_measurements",
+    "parameters_of_engine",
+    "timed_alone",
 ]

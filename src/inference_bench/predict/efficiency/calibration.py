@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.predict.efficiency.expectation import NO_OFFSETS, answer, parameters_for
-from inference_bench.predict.efficiency.parameters import Fitted, fitted
+from inference_bench.predict.efficiency.parameters import Calibration, Familiarity, Fitted, fitted
 from inference_bench.predict.efficiency.question import Phase, Question, shape
 
 # how far one machine's efficiencies lie from its pool's, as the standard deviation of a logarithm
@@ -45,8 +45,20 @@ NOISE: Final = {
     Phase.SERVING_TPOT: 0.12,
     Phase.SERVING_TTFT: 0.3,
 }
+# how much of that spread is left: a machine the fit has seen with this engine hardly differs from what it says
+_SHARE_OF_SPREAD: Final = {Familiarity.KNOWN: 0.3, Familiarity.POOL: 1.0, Familiarity.NEW: 1.0}
 _ROUNDS: Final = 30
 _LARGEST_MOVE: Final = 1.0
+SEVERAL_ROWS: Final = 4  # the number of rows with which the intervals of "several" were measured
+_PROMPT_PHASES: Final = (Phase.PREFILL, Phase.SERVING_TTFT)
+_SMALLEST_SAID: Final = 0.005
+# group → what a person would call it; of efficiencies, a longer time is a lower one
+_EFFICIENCIES: Final = {
+    "bandwidth": "bandwidth efficiency",
+    "compute/decode": "compute efficiency in decode",
+    "compute/prefill": "compute efficiency in prefill",
+    "threads": "thread efficiency",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +70,55 @@ class Observation:
 
     question: Question
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class OwnMeasurements:
+    """What a user's own measurements of one engine on one machine say of it.
+
+    Where:  offsets are those of `calibrate`; num_decode and num_prefill are the rows that timed tokens and prompts;
+            origin says where the rows are from
+    """
+
+    engine: str
+    machine: str
+    offsets: Mapping[str, float]
+    num_decode: int
+    num_prefill: int
+    origin: str
+
+    @property
+    def num_rows(self) -> int:
+        """Rows that were used."""
+        return self.num_decode + self.num_prefill
+
+    def calibration(self, phase: Phase) -> Calibration:
+        """How much a prediction of this phase rests on them: only rows that time the same count."""
+        rows = self.num_prefill if phase in _PROMPT_PHASES else self.num_decode
+        return Calibration.NONE if rows == 0 else Calibration.SEVERAL if rows >= SEVERAL_ROWS else Calibration.ONE
+
+    def describe(self) -> str:
+        """What moved, as factors on the fit."""
+        moved = [_moved(name, value) for name, value in self.offsets.items() if abs(value) >= _SMALLEST_SAID]
+        return (
+            f"{self.num_rows} own row(s) of {self.engine} on {self.machine} ({self.origin}) correct the fit: "
+            f"{', '.join(moved) or 'it was right within half a percent'}"
+        )
+
+
+def _moved(name: str, offset: float) -> str:
+    if name in _EFFICIENCIES:
+        return f"{_EFFICIENCIES[name]} ×{math.exp(-offset):.2f}"
+    return f"{name.replace('_', ' ')} ×{math.exp(offset):.2f}"
+
+
+def own_measurements(engine: str, machine: str, rows: Sequence[Observation], origin: str) -> OwnMeasurements:
+    """The corrections that some rows of one engine on one machine give.
+
+    Raises:  RequestError where the machine's rates are not known
+    """
+    prompts = sum(row.question.phase in _PROMPT_PHASES for row in rows)
+    return OwnMeasurements(engine, machine, calibrate(rows), len(rows) - prompts, prompts, origin)
 
 
 def calibrate(
@@ -73,6 +134,7 @@ def calibrate(
     asked = [(shape(row.question), parameters_for(row.question, known), math.log(row.seconds)) for row in rows]
     names = list(SPREAD)
     noise = [NOISE[row.question.phase] for row in rows]
+    spread = _spread(rows, known)
     offsets = {name: around.get(name, 0.0) for name in names}
     for _ in range(_ROUNDS if rows else 0):
         residuals, slopes = [], []
@@ -81,12 +143,20 @@ def calibrate(
             residuals.append(target - math.log(time.seconds))
             slopes.append([time.by_group.get(name, 0.0) / time.seconds for name in names])
         away = [offsets[name] - around.get(name, 0.0) for name in names]
-        moves = _gauss_newton(residuals, slopes, noise, away, list(SPREAD.values()))
+        moves = _gauss_newton(residuals, slopes, noise, away, spread)
         for name, move in zip(names, moves, strict=True):
             offsets[name] += max(-_LARGEST_MOVE, min(_LARGEST_MOVE, move))
         if max(map(abs, moves)) < 1e-6:
             break
     return {name: value for name, value in offsets.items() if abs(value) > 1e-9}
+
+
+def _spread(rows: Sequence[Observation], known: Fitted) -> list[float]:
+    """How far each offset may go, by how familiar the fit is with the engine on the machine."""
+    settings = [row.question.setting for row in rows]
+    found = [known.familiarity(setting.engine, setting.machine.name, setting.pool) for setting in settings]
+    share = max((_SHARE_OF_SPREAD[familiarity] for familiarity in found), default=1.0)
+    return [share * value for value in SPREAD.values()]
 
 
 def _gauss_newton(

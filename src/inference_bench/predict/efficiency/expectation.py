@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 from inference_bench.accounting.work import SequenceStep
@@ -21,10 +22,22 @@ from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_ef
 from inference_bench.predict.efficiency.parameters import Calibration, Fitted, Parameters, fitted
 from inference_bench.predict.efficiency.question import Phase, Question, Shape, shape
 from inference_bench.predict.efficiency.setting import Setting
-from inference_bench.predict.efficiency.terms import COMPUTE_TERMS, MEMORY_TERMS, TERMS, StepTerms, rates, step_terms
+from inference_bench.predict.efficiency.terms import (
+    COMPUTE_TERMS,
+    MEMORY_TERMS,
+    TERMS,
+    Rates,
+    StepTerms,
+    rates,
+    step_terms,
+)
+from inference_bench.predict.step_cost import is_decode_step
 
 _NUM_MEMORY: Final = len(MEMORY_TERMS)
 _NUM_OVERLAPPED: Final = _NUM_MEMORY + len(COMPUTE_TERMS)
+BOUNDED_TERMS: Final = frozenset(MEMORY_TERMS + COMPUTE_TERMS)
+FLOOR_SHARPNESS: Final = 6.0
+LARGEST_EXPONENT: Final = 60.0
 Offsets = Mapping[str, float]
 NO_OFFSETS: Final[Offsets] = {}
 
@@ -58,30 +71,66 @@ def offset_name(term: str, *, is_decode: bool) -> str:
     return f"compute/{'decode' if is_decode else 'prefill'}" if group == "compute" else group
 
 
+def term_factor(
+    setting: Setting, term: str, is_pcie: bool, is_decode: bool, known: Parameters, offsets: Offsets
+) -> float:
+    """What a term is multiplied by: its effects and its correction.
+
+    Formula:  exp(sum of its effects + offset of its group), not below 1 for bytes and FLOPs (see `floored`)
+    """
+    return _factor_and_slope(setting, term, is_pcie, is_decode, known, offsets)[0]
+
+
+def _factor_and_slope(
+    setting: Setting, term: str, is_pcie: bool, is_decode: bool, known: Parameters, offsets: Offsets
+) -> tuple[float, float]:
+    effect = known.log_factor(term_effects(setting, term, is_pcie, is_decode=is_decode))
+    effect += offsets.get(offset_name(term, is_decode=is_decode), 0.0)
+    return floored(effect) if term in BOUNDED_TERMS else (math.exp(effect), 1.0)
+
+
+def floored(effect: float) -> tuple[float, float]:
+    """A factor that no effect takes below 1, since no engine moves bytes or FLOPs faster than the peak; and its slope.
+
+    Formula:  (1 + exp(q·x))^(1/q), slope exp(q·x) / (1 + exp(q·x)), q = 6: exp(x) above 1.3, and 1.12 at x = 0
+
+    >>> [round(floored(x)[0], 3) for x in (-2.0, 0.0, 0.5, 2.0)]
+    [1.0, 1.122, 1.662, 7.389]
+    """
+    raised = math.exp(min(FLOOR_SHARPNESS * effect, LARGEST_EXPONENT))
+    return (1 + raised) ** (1 / FLOOR_SHARPNESS), raised / (1 + raised)
+
+
 def step_time(setting: Setting, is_pcie: bool, terms: StepTerms, known: Parameters, offsets: Offsets) -> StepTime:
     """One step at the fitted efficiencies.
 
     Formula:  (memory^p + compute^p)^(1/p) + overheads
     Unit:     seconds
     """
-    factors, groups = [], []
-    for term, value in zip(TERMS, terms.values, strict=True):
-        group = offset_name(term, is_decode=terms.is_decode)
-        groups.append(group)
-        if value <= 0:
-            factors.append(0.0)
-            continue
-        effect = known.log_factor(term_effects(setting, term, is_pcie, is_decode=terms.is_decode))
-        factors.append(value * math.exp(effect + offsets.get(group, 0.0)))
-    memory, compute = sum(factors[:_NUM_MEMORY]), sum(factors[_NUM_MEMORY:_NUM_OVERLAPPED])
+    factors = [
+        _factor_and_slope(setting, term, is_pcie, terms.is_decode, known, offsets) if value > 0 else (0.0, 0.0)
+        for term, value in zip(TERMS, terms.values, strict=True)
+    ]
+    parts = [value * factor for value, (factor, _) in zip(terms.values, factors, strict=True)]
+    memory, compute, together = overlap(parts, known.norm)
     norm = known.norm
-    together = (memory**norm + compute**norm) ** (1 / norm)
     by_group: dict[str, float] = {}
-    for index, (group, value) in enumerate(zip(groups, factors, strict=True)):
+    for index, (term, value) in enumerate(zip(TERMS, parts, strict=True)):
         side = memory if index < _NUM_MEMORY else compute if index < _NUM_OVERLAPPED else 0.0
         weight = (side / together) ** (norm - 1) if side else 1.0
-        by_group[group] = by_group.get(group, 0.0) + value * weight
-    return StepTime(together + sum(factors[_NUM_OVERLAPPED:]), by_group)
+        group = offset_name(term, is_decode=terms.is_decode)
+        by_group[group] = by_group.get(group, 0.0) + value * weight * factors[index][1]
+    return StepTime(together + sum(parts[_NUM_OVERLAPPED:]), by_group)
+
+
+def overlap(parts: Sequence[float], norm: float) -> tuple[float, float, float]:
+    """Memory time, compute time, and both where they overlap.
+
+    Formula:  (memory^p + compute^p)^(1/p)
+    Unit:     seconds
+    """
+    memory, compute = sum(parts[:_NUM_MEMORY]), sum(parts[_NUM_MEMORY:_NUM_OVERLAPPED])
+    return memory, compute, (memory**norm + compute**norm) ** (1 / norm)
 
 
 def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS) -> StepTime:
@@ -161,11 +210,11 @@ def expect(
     return Expectation(seconds, seconds / spread, seconds * spread)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class EngineCost:
     """What a step costs on a real engine: a StepCost at fitted efficiencies.
 
-    Where:  offsets are corrections from own measurements
+    Where:  offsets are corrections from own measurements; each factor is worked out once
     Unit:   seconds
     Source: fitted.json, with its rows and date
     """
@@ -174,14 +223,37 @@ class EngineCost:
     known: Parameters
     offsets: Offsets = field(default_factory=dict)
 
-    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
-        """Seconds of one step; a step that brings more than one position a sequence counts as prefill.
+    @cached_property
+    def limits(self) -> Rates:
+        """The machine's rates.
 
-        Raises:  RequestError where the machine's rates are not known
+        Raises:  RequestError where they are not known
         """
         limits = rates(self.setting)
         if limits is None:
             raise RequestError(f"the bandwidth or the peak of {self.setting.machine.name} is not known")
-        is_decode = all(step.num_new == 1 for step in sequences)
-        terms = step_terms(self.setting, limits, sequences, is_decode=is_decode)
-        return step_time(self.setting, limits.is_pcie, terms, self.known, self.offsets).seconds
+        return limits
+
+    def step_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """Seconds of one step; a step that brings more than a short draft for a sequence counts as prefill.
+
+        Raises:  RequestError where the machine's rates are not known
+        """
+        is_decode = is_decode_step(sequences)
+        terms = step_terms(self.setting, self.limits, sequences, is_decode=is_decode)
+        parts = [
+            value * self._factor(term, is_decode) if value > 0 else 0.0
+            for term, value in zip(TERMS, terms.values, strict=True)
+        ]
+        return overlap(parts, self.known.norm)[2] + sum(parts[_NUM_OVERLAPPED:])
+
+    def _factor(self, term: str, is_decode: bool) -> float:
+        found = self._factors.get((term, is_decode))
+        if found is None:
+            found = term_factor(self.setting, term, self.limits.is_pcie, is_decode, self.known, self.offsets)
+            self._factors[term, is_decode] = found
+        return found
+
+    @cached_property
+    def _factors(self) -> dict[tuple[str, bool], float]:
+        return {}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -78,6 +78,31 @@ class Fitted:
     def width(self, phase: str, familiarity: Familiarity, calibration: Calibration) -> float:
         """Half of an 80 % interval, as a logarithm."""
         return self.widths[phase][familiarity.value][calibration.value]
+
+
+def is_served(engine: str, known: Fitted, pool: str | None = None) -> bool:
+    """Whether an engine family was measured while requests came and went, on a pool of machines or on any."""
+    return _is_in(f"|engine:{engine}" if pool is None else f"|engine+pool:{engine}/{pool}", known.serving)
+
+
+def _is_in(ending: str, parameters: Parameters) -> bool:
+    return any(name.startswith(ending, name.find("|")) for name in parameters.values)
+
+
+def timed_alone(engine: str, pool: str, known: Fitted) -> Fitted:
+    """The parameters for an engine's steps alone: of one that was measured on such machines in service only, its servers'."""
+    if is_served(engine, known, pool) and not _is_in(f"|engine:{engine}", known.alone):
+        return replace(known, alone=known.serving)
+    return known
+
+
+def parameters_of_engine(engine: str, known: Fitted) -> Parameters:
+    """The parameters of an engine's steps in service: fitted on servers where servers of it were measured.
+
+    Where:  steps timed alone leave out what a scheduler and its clients add; of engines that were only ever timed alone
+            nothing else is known
+    """
+    return known.serving if is_served(engine, known) else known.alone
 
 
 @cache

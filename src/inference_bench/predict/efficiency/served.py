@@ -1,0 +1,77 @@
+"""What someone asks about, as a Setting; and in words, how well the fit knows it.
+
+In:   ServedModel, HardwareSpec, an engine family, devices
+Out:  Setting; the lines that an answer says of its expectations
+Read next by: fit, plan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.origin import Origin
+from inference_bench.predict.efficiency.calibration import OwnMeasurements
+from inference_bench.predict.efficiency.parameters import Familiarity, Fitted, fitted
+from inference_bench.predict.efficiency.question import Phase
+from inference_bench.predict.efficiency.setting import DeviceSplit, Setting
+from inference_bench.predict.step_cost import ServedModel
+from inference_bench.units import format_count
+
+MAIN_MEMORY: Final = "cpu-memory"
+
+
+def engine_setting(
+    served: ServedModel,
+    machine: HardwareSpec,
+    engine: str,
+    devices: int = 1,
+    split: DeviceSplit = DeviceSplit.TENSOR,
+) -> Setting:
+    """A model served by an engine of today on devices of a machine.
+
+    Where:  a machine that was measured here and says nothing of its kind is a processor with its main memory
+    """
+    if machine.origin is Origin.MEASURED and machine.kind is None:
+        machine = replace(machine, kind=MAIN_MEMORY)
+    tensor = 1 if split is DeviceSplit.LAYER else devices
+    return Setting(served, machine, engine, tensor=tensor, devices=devices, split=split)
+
+
+def familiarity_of(setting: Setting, known: Fitted | None = None) -> Familiarity:
+    """How close a setting lies to the rows."""
+    return (known or fitted()).familiarity(setting.engine, setting.machine.name, setting.pool)
+
+
+def width_of(setting: Setting, phase: Phase, own: OwnMeasurements | None, known: Fitted | None = None) -> float:
+    """Half of the 80 % interval of a phase, as a logarithm."""
+    known = known or fitted()
+    calibration = own.calibration(phase).value if own is not None else "none"
+    return known.widths[phase.value][familiarity_of(setting, known).value][calibration]
+
+
+def describe_expectation(setting: Setting, own: OwnMeasurements | None) -> Iterator[str]:
+    """What expected times rest on, in words."""
+    known, machine = fitted(), setting.machine
+    yield (
+        f"expected times: efficiencies fitted on {format_count(known.num_rows)} published rows, as of {known.source.as_of}; "
+        f"{_seen(setting, familiarity_of(setting, known))}; intervals hold 4 of 5 measurements"
+    )
+    if machine.origin is Origin.MEASURED:
+        yield (
+            f"efficiencies were fitted over published peaks, and here stand over the measured ceilings of {machine.name}, "
+            "which are lower: own measurements correct that"
+        )
+    if own is not None:
+        yield own.describe()
+
+
+def _seen(setting: Setting, familiarity: Familiarity) -> str:
+    engine, machine = setting.engine, setting.machine.name
+    if familiarity is Familiarity.KNOWN:
+        return f"{engine} on {machine} was among them"
+    if familiarity is Familiarity.POOL:
+        return f"{engine} on {machine} was not among them, on other machines like it ({setting.pool}) it was"
+    return f"{engine} on {setting.pool} machines was not among them: taken from other engines"

@@ -1,0 +1,352 @@
+"""The efficiency model itself: its terms, the names of its effects, how they make a step, how own rows correct it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inference_bench.accounting.experts import expect_expert_fraction
+from inference_bench.accounting.weight_plan import weight_plan
+from inference_bench.accounting.weights import count_weights
+from inference_bench.accounting.work import SequenceStep, decode_batch, prompt
+from inference_bench.errors import RequestError
+from inference_bench.facts.config import model_from_config
+from inference_bench.facts.hardware import hardware, hardware_from_description
+from inference_bench.facts.load import known_model
+from inference_bench.facts.models import ModelSpec
+from inference_bench.origin import Origin
+from inference_bench.predict.efficiency import (
+    Calibration,
+    DeviceSplit,
+    EngineCost,
+    Familiarity,
+    Observation,
+    Phase,
+    Question,
+    Setting,
+    calibrate,
+    engine_setting,
+    expect,
+    fitted,
+    is_served,
+    own_measurements,
+    parameters_of_engine,
+    timed_alone,
+)
+from inference_bench.predict.efficiency.calibration import _solve
+from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
+from inference_bench.predict.efficiency.expectation import answer, step_time
+from inference_bench.predict.efficiency.parameters import Parameters, from_mapping, to_mapping
+from inference_bench.predict.efficiency.question import shape
+from inference_bench.predict.efficiency.terms import TERMS, StepTerms, rates, step_terms
+from inference_bench.predict.step_cost import PeakShares, ServedModel
+from inference_bench.roofline import roof
+from shapes import HERE, cache_in
+
+TINY: dict[str, Any] = {
+    "hidden_size": 64,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "head_dim": 16,
+    "intermediate_size": 128,
+    "vocab_size": 256,
+    "tie_word_embeddings": False,
+    "model_type": "llama",
+}
+# one byte and one operation a microsecond, so that times in microseconds are counts
+SLOW = hardware_from_description(
+    {"name": "slow", "memory": "24 GB", "bandwidth": "1 MB/s", "peak": {"bf16": "1 MFLOPS"}, "vendor": "nvidia"},
+    "a test",
+)
+NOTHING = Parameters({}, 1.0)
+
+
+def served(model: ModelSpec, weights: str = "bf16") -> ServedModel:
+    return ServedModel(model, count_weights(model, weight_plan(weights)), cache_in("bf16"))
+
+
+def tiny(**changes: Any) -> Setting:
+    return Setting(served(model_from_config(TINY, "tiny", HERE)), SLOW, "vllm", **changes)
+
+
+def terms(setting: Setting, sequences: tuple[SequenceStep, ...], *, is_decode: bool = True) -> dict[str, float]:
+    limits = rates(setting)
+    assert limits is not None
+    return dict(zip(TERMS, step_terms(setting, limits, sequences, is_decode=is_decode).values, strict=True))
+
+
+def setting_of(model: str, machine: str, engine: str, weights: str = "bf16", **changes: Any) -> Setting:
+    return Setting(served(known_model(model), weights), hardware(machine), engine, **changes)
+
+
+# ── terms ──────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_terms_of_a_decode_step_are_bytes_over_bandwidth_and_operations_over_the_peak() -> None:
+    found = terms(tiny(), decode_batch(10, 3))
+    # two layers of 12,288 + 24,576 weights, a head of 16,384, norms of 320, three rows of 64; two bytes each
+    assert found["weights"] == pytest.approx((2 * (12288 + 24576) + 16384 + 320 + 3 * 64) * 2e-6)
+    # 2 · 2 heads · 16 · 2 bytes · 2 layers = 256 bytes a position: ten read and one written by each of three
+    assert found["cache"] == pytest.approx(3 * (10 + 1) * 256e-6)
+    assert found["products"] == pytest.approx(2 * 3 * (2 * (12288 + 24576) + 16384 + 320) * 1e-6)
+    assert found["attention"] == pytest.approx(4 * 4 * 16 * 10 * 2 * 3 * 1e-6)
+    assert (found["layers"], found["step"], found["sequences"]) == (2e-6, 1e-3, 3e-6)
+    for name in ("experts", "expert_products", "expert_layers", "all_reduce", "link", "threads"):
+        assert found[name] == 0
+
+
+def test_tensor_ranks_divide_weights_and_heads_but_the_cache_only_by_its_heads() -> None:
+    one, four = terms(tiny(), decode_batch(10, 3)), terms(tiny(tensor=4, devices=4), decode_batch(10, 3))
+    for name in ("weights", "products", "attention"):
+        assert four[name] == pytest.approx(one[name] / 4)
+    assert four["cache"] == pytest.approx(one["cache"] / 2)  # there are two key-value heads
+    # two messages a layer to log2(4) partners; 2 · 3/4 of 2 · 2 · 3 · 64 values of two bytes over PCIe's 25 GB/s
+    assert four["all_reduce"] == pytest.approx(2 * 2 * 2 * 1e-6)
+    assert four["link"] == pytest.approx(1.5 * 2 * 2 * 3 * 64 * 2 / 25e9)
+
+
+def test_layers_dealt_out_over_devices_speed_up_nothing() -> None:
+    dealt = terms(tiny(devices=2, split=DeviceSplit.LAYER), decode_batch(10, 3))
+    assert dealt == terms(tiny(), decode_batch(10, 3))
+
+
+def test_latents_are_held_whole_by_every_rank() -> None:
+    one, eight = (setting_of("deepseek-v3", "h200", "sglang", tensor=ranks, devices=ranks) for ranks in (1, 8))
+    step = decode_batch(4096, 4)
+    assert terms(eight, step)["cache"] == pytest.approx(terms(one, step)["cache"])
+    assert terms(eight, step)["weights"] == pytest.approx(terms(one, step)["weights"] / 8)
+
+
+def test_experts_are_those_expected_when_all_replicas_tokens_meet() -> None:
+    apart = setting_of("deepseek-v3", "h200", "sglang", tensor=1, replicas=8, devices=8)
+    step = decode_batch(4096, 64)
+    model, held = apart.served.model, apart.served.weights.experts
+    share = expect_expert_fraction(model, 64, apart.served.expert_correlation)
+    assert terms(apart, step)["experts"] == pytest.approx(held * share / 8 / hardware("h200").bandwidth_bytes_per_s)
+    assert terms(apart, step)["expert_layers"] > 0
+
+
+def test_a_cpu_with_half_its_cores_at_work_has_twice_the_thread_term() -> None:
+    whole = setting_of("llama-3.1-8b", "Ryzen 9 7950X", "llama.cpp")
+    step = decode_batch(512, 1)
+    assert terms(replace(whole, threads_fraction=0.5), step)["threads"] == pytest.approx(
+        2 * terms(whole, step)["threads"]
+    )
+
+
+def test_a_machine_without_a_bandwidth_or_a_peak_has_no_rates() -> None:
+    assert rates(replace(tiny(), machine=replace(SLOW, peak_flops_per_s={}))) is None
+    blind = replace(tiny(), machine=replace(SLOW, bandwidth_bytes_per_s=None))
+    assert rates(blind) is None
+    with pytest.raises(RequestError, match="slow"):
+        EngineCost(blind, NOTHING).step_s(decode_batch(10, 1))
+    with pytest.raises(RequestError, match="slow"):
+        expect(Question(blind, Phase.DECODE, 1, 10))
+
+
+# ── effects and steps ──────────────────────────────────────────────────────────────────────────────
+
+
+def test_the_names_of_effects_say_engine_pool_format_and_phase() -> None:
+    names = term_effects(setting_of("llama-3.1-8b", "h100", "vllm"), "weights", is_pcie=False, is_decode=True)
+    assert {"weights|base", "bandwidth|engine:vllm", "bandwidth|pool:nvidia-hbm", "bandwidth|format:16bit"} <= set(
+        names
+    )
+    products = term_effects(setting_of("llama-3.1-8b", "h100", "vllm"), "products", is_pcie=False, is_decode=False)
+    assert {"compute|engine:vllm/prefill", "compute|chip:nvidia-hbm/hopper/prefill"} <= set(products)
+    serving = serving_effects(setting_of("llama-3.1-8b", "h100", "vllm"), "interference", has_experts=False)
+    assert serving == ("interference|base", "interference|engine:vllm", "interference|experts:False")
+
+
+def test_every_term_has_a_group_and_no_effect_twice() -> None:
+    assert set(GROUP_OF_TERM) == set(TERMS)
+    for term in TERMS:
+        for is_decode in (True, False):
+            names = term_effects(tiny(), term, is_pcie=True, is_decode=is_decode)
+            assert len(names) == len(set(names))
+
+
+def test_without_effects_a_norm_of_one_is_the_plain_sum_and_a_large_one_the_longer_arm() -> None:
+    values = StepTerms((3.0, 0, 1.0, 2.0, 0, 1.0, 0, 0.5, 0, 0, 0, 0, 0), is_decode=True)
+    plain = step_time(tiny(), True, values, NOTHING, {})
+    assert plain.seconds == pytest.approx(4 + 3 + 0.5)
+    assert step_time(tiny(), True, values, Parameters({}, 200.0), {}).seconds == pytest.approx(4.5, rel=1e-3)
+    assert step_time(tiny(), True, values, Parameters({}, 2.0), {}).seconds == pytest.approx(5 + 0.5)  # 3, 4, 5
+    slower = step_time(tiny(), True, values, NOTHING, {"bandwidth": math.log(2)})
+    assert slower.seconds == pytest.approx(8 + 3 + 0.5)
+
+
+def test_the_share_of_each_group_is_the_slope_of_the_logarithm() -> None:
+    limits = rates(tiny())
+    assert limits is not None
+    values, known = step_terms(tiny(), limits, decode_batch(10, 3), is_decode=True), fitted().alone
+    found = step_time(tiny(), True, values, known, {})
+    for group in ("bandwidth", "compute/decode", "overhead", "sequences"):
+        small = step_time(tiny(), True, values, known, {group: 1e-6}).seconds
+        assert (small - found.seconds) / 1e-6 == pytest.approx(found.by_group[group], rel=1e-3)
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    engine=st.sampled_from(["vllm", "llama.cpp", "sglang", "an engine nobody has heard of"]),
+    machine=st.sampled_from(["h100", "rtx-4090", "m2 max", "b200", "Ryzen 9 7950X"]),
+    context=st.integers(2, 60_000),
+    batch=st.integers(1, 300),
+    offset=st.floats(-1, 1),
+)
+def test_a_cost_is_the_step_it_stands_for_and_a_larger_batch_is_never_shorter(
+    engine: str, machine: str, context: int, batch: int, offset: float
+) -> None:
+    setting, offsets = setting_of("llama-3.1-8b", machine, engine), {"bandwidth": offset}
+    cost = EngineCost(setting, fitted().alone, offsets)
+    found = cost.step_s(decode_batch(context, batch))
+    asked = shape(Question(setting, Phase.DECODE, batch, context))
+    assert found == pytest.approx(answer(asked, fitted().alone, offsets).seconds, rel=1e-12)
+    assert cost.step_s(decode_batch(context, batch + 1)) >= found
+    assert cost.step_s(decode_batch(context + 1, batch)) >= found
+    prefill = answer(shape(Question(setting, Phase.PREFILL, 1, context)), fitted().alone, offsets).seconds
+    assert cost.step_s(prompt(context)) == pytest.approx(prefill, rel=1e-12)
+
+
+def test_a_step_that_verifies_a_draft_is_a_decode_step() -> None:
+    cost = EngineCost(setting_of("llama-3.1-8b", "h100", "vllm"), fitted().serving)
+    one, five = (cost.step_s((SequenceStep(4000, new, 1),)) for new in (1, 5))
+    assert one <= five < 1.5 * one
+
+
+@pytest.mark.parametrize(
+    ("model", "machine", "engine", "weights"),
+    [
+        ("llama-3.1-8b", "rtx-4090", "llama.cpp", "q4_k_m"),
+        ("llama-3.1-8b", "h100", "vllm", "bf16"),
+        ("llama-2-7b", "a100-sxm4-80gb", "tensorrt-llm", "fp16"),
+        ("llama-2-7b", "rtx-4090", "exllamav2", "int4-g128"),
+    ],
+)
+def test_what_is_expected_of_a_known_engine_lies_above_the_bound(
+    model: str, machine: str, engine: str, weights: str
+) -> None:
+    setting = setting_of(model, machine, engine, weights)
+    assert fitted().familiarity(engine, setting.machine.name, setting.pool) is not Familiarity.NEW
+    least = PeakShares(setting.served, roof(setting.machine, setting.served.weights.linear_format))
+    decode = expect(Question(setting, Phase.DECODE, 1, 1024))
+    assert decode.seconds > least.step_s(decode_batch(1024, 1))
+    assert expect(Question(setting, Phase.PREFILL, 1, 2048)).seconds > 0.5 * least.step_s(prompt(2048))
+
+
+# ── what ships ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_what_ships_reads_back_as_it_was_written() -> None:
+    assert from_mapping(to_mapping(fitted())) == fitted()
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("familiarity", list(Familiarity))
+@pytest.mark.parametrize("calibration", list(Calibration))
+def test_every_phase_has_an_interval_of_some_width(
+    phase: Phase, familiarity: Familiarity, calibration: Calibration
+) -> None:
+    assert 0 < fitted().width(phase.value, familiarity, calibration) < 3
+
+
+def test_served_engines_take_the_parameters_of_servers() -> None:
+    known = fitted()
+    for engine in ("vllm", "sglang", "tensorrt-llm"):
+        assert is_served(engine, known)
+        assert parameters_of_engine(engine, known) is known.serving
+    for engine in ("llama.cpp", "exllamav2", "nobody"):
+        assert parameters_of_engine(engine, known) is known.alone
+
+
+def test_an_engine_that_was_only_measured_in_service_is_known_from_there() -> None:
+    known = fitted()
+    assert timed_alone("sglang", "nvidia-hbm", known).alone is known.serving
+    assert timed_alone("sglang", "apple", known) is known  # of which servers say nothing
+    assert timed_alone("vllm", "nvidia-hbm", known) is known
+    assert timed_alone("llama.cpp", "nvidia-hbm", known) is known
+    assert is_served("vllm", known, "nvidia-hbm")
+    assert not is_served("vllm", known, "cpu")
+
+
+@pytest.mark.parametrize("phase", list(Phase))
+def test_an_interval_lies_around_its_middle(phase: Phase) -> None:
+    found = expect(Question(setting_of("llama-3.1-8b", "h100", "vllm"), phase, 8, 1000, 200))
+    assert 0 < found.low_s < found.seconds < found.high_s
+    assert found.seconds / found.low_s == pytest.approx(found.high_s / found.seconds)
+
+
+def test_an_unknown_engine_falls_back_on_its_pool_and_says_it_is_new() -> None:
+    known, unknown = (setting_of("llama-3.1-8b", "h100", name) for name in ("vllm", "nobody"))
+    assert fitted().familiarity("nobody", unknown.machine.name, unknown.pool) is Familiarity.NEW
+    asked = [Question(one, Phase.DECODE, 1, 1024) for one in (known, unknown)]
+    assert fitted().width("decode", Familiarity.NEW, Calibration.NONE) > 0
+    assert 0.3 < expect(asked[0]).seconds / expect(asked[1]).seconds < 3
+
+
+def test_a_measured_machine_of_no_kind_is_a_processor() -> None:
+    here = replace(SLOW, origin=Origin.MEASURED, vendor=None)
+    assert engine_setting(tiny().served, here, "llama.cpp").pool == "cpu"
+    assert engine_setting(tiny().served, SLOW, "llama.cpp").pool != "cpu"
+
+
+# ── own rows ───────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_system_of_equations_is_solved() -> None:
+    # x + 2y = 5 and 2x + 8y = 18 at x = 1, y = 2; three more by hand
+    assert _solve([[1.0, 2.0], [2.0, 8.0]], [5.0, 18.0]) == pytest.approx([1, 2])
+    assert _solve([[4.0, 1, 0], [1, 3, 1], [0, 1, 2]], [6.0, 10, 8]) == pytest.approx([1, 2, 3])
+
+
+def asked_of(engine: str = "llama.cpp", phase: Phase = Phase.DECODE, batch: int = 1) -> Question:
+    return Question(setting_of("llama-3.1-8b", "rtx-4090", engine, "q4_k_m"), phase, batch, 1024)
+
+
+def test_no_rows_change_nothing() -> None:
+    assert calibrate([]) == {}
+    assert own_measurements("vllm", "mine", [], "nothing").calibration(Phase.DECODE) is Calibration.NONE
+
+
+@settings(deadline=None, max_examples=25)
+@given(factor=st.floats(0.6, 1.7), phase=st.sampled_from([Phase.DECODE, Phase.PREFILL]))
+def test_a_row_is_reproduced_within_its_noise(factor: float, phase: Phase) -> None:
+    question = asked_of(phase=phase)
+    seconds = expect(question).seconds * factor
+    found = expect(question, None, calibrate([Observation(question, seconds)]), Calibration.ONE)
+    assert found.seconds == pytest.approx(seconds, rel=0.08)
+    assert found.low_s < seconds < found.high_s
+
+
+def test_a_row_as_expected_moves_nothing() -> None:
+    question = asked_of()
+    assert calibrate([Observation(question, expect(question).seconds)]) == {}
+
+
+def test_the_longer_a_row_took_the_more_is_expected_and_bandwidth_moves_most() -> None:
+    question = asked_of()
+    middle = expect(question).seconds
+    offsets = [calibrate([Observation(question, middle * factor)]) for factor in (0.8, 0.9, 1.1, 1.3, 1.6)]
+    moved = [found["bandwidth"] for found in offsets]
+    assert moved == sorted(moved)
+    assert all(max(map(abs, found.values())) == abs(found["bandwidth"]) for found in offsets)
+    after = [expect(asked_of(batch=4), None, found).seconds for found in offsets]
+    assert after == sorted(after)
+
+
+def test_decode_rows_narrow_only_decode_and_their_count_is_said() -> None:
+    question = asked_of()
+    rows = [Observation(question, expect(question).seconds * 1.2)] * 4
+    found = own_measurements("llama.cpp", "RTX 4090", rows, "mine.csv")
+    assert found.calibration(Phase.DECODE) is Calibration.SEVERAL
+    assert found.calibration(Phase.PREFILL) is Calibration.NONE
+    assert own_measurements("x", "y", rows[:1], "z").calibration(Phase.SERVING_TPOT) is Calibration.ONE
+    said = found.describe()
+    assert said.startswith("4 own row(s) of llama.cpp on RTX 4090 (mine.csv)")
+    assert "bandwidth efficiency ×0.8" in said
