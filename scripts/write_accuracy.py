@@ -34,7 +34,7 @@ from inference_bench.units import format_count, format_fraction, format_number, 
 HERE: Final = Path(__file__).parent
 DOCS: Final = HERE.parent / "docs"
 NONE, ONE, SEVERAL = Calibration.NONE, Calibration.ONE, Calibration.SEVERAL
-MODE_NAMES: Final = {NONE: "no row", ONE: "one row", SEVERAL: "four rows"}
+MODE_NAMES: Final = {NONE: "no row", ONE: "one row", SEVERAL: "one row of each model and format"}
 LEAST_ROWS: Final = 5  # of a machine, an engine or a source that has a line of its own
 
 

@@ -93,4 +93,4 @@ def test_scoring_needs_no_package_and_cross_validation_names_the_extra(
     assert main(["score", table]) == 0
     capsys.readouterr()
     assert main(["score", table, "--cross-validate", "device"]) == 2
-    assert "pip install 'inference-bench[bench]'" in capsys.readouterr().err
+    assert "pip install 'inference-bench[fit]'" in capsys.readouterr().err

@@ -99,7 +99,7 @@ def test_cross_validation_without_numpy_says_how_to_install_it(tmp_path: Path, m
         monkeypatch.setitem(sys.modules, name, None)
     path = three_machines(tmp_path)
     assert score_tables([path]).overall.coverage == 1.0
-    with pytest.raises(MissingExtraError, match=r"pip install 'inference-bench\[bench\]'"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'inference-bench\[fit\]'"):
         score_tables([path], cross_validate="device")
 
 

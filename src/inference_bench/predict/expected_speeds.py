@@ -92,8 +92,8 @@ def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
     return expect(question, known, own.offsets, own.calibration(question.phase))
 
 
-def below_bound(expected: ExpectedSpeeds, decode: Bound, prefill: Bound) -> tuple[str, ...]:
-    """Said of an expectation that physics does not allow at the published rates: of rows unlike the ones fitted."""
+def below_bound(expected: ExpectedSpeeds, decode: Bound, prefill: Bound, machine: HardwareSpec) -> tuple[str, ...]:
+    """Said of an expectation shorter than the bound: engines on GeForce cards accumulate in 16 bits, at twice the rate."""
     told = [
         name
         for name, middle, limit in (
@@ -104,7 +104,12 @@ def below_bound(expected: ExpectedSpeeds, decode: Bound, prefill: Bound) -> tupl
     ]
     if not told:
         return ()
-    return (f"what is expected of {' and '.join(told)} lies below the bound: trust the bound, and measure",)
+    what = f"what is expected of {' and '.join(told)} lies below the bound"
+    if machine.acc16_flops_per_s:
+        return (
+            f"{what}, which takes 32-bit accumulation: engines on such cards accumulate in 16 bits, at a higher rate",
+        )
+    return (f"{what}: trust the bound, and measure",)
 
 
 def no_rates(family: str, machine: HardwareSpec) -> str:

@@ -271,7 +271,7 @@ def _expected(
     found = engine_speeds(asked)
     if found is None:
         return planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
-    return replace(found, lines=(*found.lines, *below_bound(found, *bounds)))
+    return replace(found, lines=(*found.lines, *below_bound(found, *bounds, machine)))
 
 
 def _assumptions(

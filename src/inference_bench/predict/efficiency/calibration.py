@@ -45,8 +45,8 @@ NOISE: Final = {
     Phase.SERVING_TPOT: 0.12,
     Phase.SERVING_TTFT: 0.3,
 }
-# how much of that spread is left: a machine the fit has seen with this engine hardly differs from what it says
-_SHARE_OF_SPREAD: Final = {Familiarity.KNOWN: 0.3, Familiarity.POOL: 1.0, Familiarity.NEW: 1.0}
+# how much of that spread is left: another machine of a kind the fit has seen with this engine differs less
+_SHARE_OF_SPREAD: Final = {Familiarity.KNOWN: 0.7, Familiarity.POOL: 1.0, Familiarity.NEW: 1.0}
 _ROUNDS: Final = 30
 _LARGEST_MOVE: Final = 1.0
 SEVERAL_ROWS: Final = 4  # the number of rows with which the intervals of "several" were measured
