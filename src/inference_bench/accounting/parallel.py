@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Final
 
 from inference_bench.accounting.cache import LOGICAL_STATE, CacheFormat, StateFormat, count_cache
-from inference_bench.accounting.params import ParameterCount, count_params
+from inference_bench.accounting.params import ParameterCount, count_params, kept_by_identity
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import RequestError
 from inference_bench.facts.models import Attention, FeedForward, Layer, Mixer, MixtureOfExperts, ModelSpec
@@ -50,6 +50,19 @@ def rank_model(model: ModelSpec, ranks: int) -> ModelSpec:
         raise RequestError(f"tensor parallel over {ranks} ranks; at least 1 is needed")
     if ranks == 1:
         return model
+    known = _ranks_of(model)
+    if ranks not in known:
+        known[ranks] = _cut(model, ranks)
+    return known[ranks]
+
+
+@kept_by_identity
+def _ranks_of(_: ModelSpec) -> dict[int, ModelSpec]:
+    """The ranks a model was cut into before, by their number."""
+    return {}
+
+
+def _cut(model: ModelSpec, ranks: int) -> ModelSpec:
     shards: dict[Layer, Layer] = {layer: _rank_layer(layer, model, ranks) for layer, _ in model.layer_groups()}
     rows = -(-model.vocab_size // _TABLE_ROWS) * _TABLE_ROWS
     return replace(

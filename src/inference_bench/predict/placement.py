@@ -8,7 +8,7 @@ Read next by: fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
@@ -83,7 +83,10 @@ def _cache_bytes(model: ModelSpec, fmt: CacheFormat, context: int, sequences: in
 
 @dataclass(frozen=True, slots=True)
 class Placer:
-    """One model in one set of formats, ready to be placed at any context and number of sequences."""
+    """One model in one set of formats, ready to be placed at any context and number of sequences.
+
+    Where:  placed are the placements that were asked for before: searches come back to the same ones
+    """
 
     model: LoadedModel
     weights: WeightCount
@@ -92,12 +95,19 @@ class Placer:
     engine: str
     devices: int = 1
     split: Split = Split.TENSOR
+    placed: dict[tuple[int, int], Placement] = field(default_factory=dict, compare=False, repr=False)
 
     def place(self, context: int, sequences: int) -> Placement:
         """What the fullest device holds at this context and number of sequences.
 
         Raises:  RequestError for a design that cannot be split so
         """
+        found = self.placed.get((context, sequences))
+        if found is None:
+            found = self.placed[context, sequences] = self._place(context, sequences)
+        return found
+
+    def _place(self, context: int, sequences: int) -> Placement:
         if self.devices < 1:
             raise RequestError(f"devices is {self.devices}; at least 1 is needed")
         if self.devices == 1:
