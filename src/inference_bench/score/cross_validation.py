@@ -6,7 +6,7 @@ Leaves out: nothing is tuned here
 Read next by: cli, scripts/fit_efficiency.py.
 
 An interval's half-width is the 80 % quantile of |log error| over the rows of the *other* machines in the same phase and
-equally familiar. Needs NumPy and SciPy.
+equally familiar; engines or pools never measured share one width, over all phases. Needs NumPy and SciPy.
 """
 
 from __future__ import annotations
@@ -159,12 +159,17 @@ def widths_of(rows: Sequence[ScoredRow]) -> dict[str, dict[str, float]]:
     sure = [row for row in rows if not row.case.row.is_suspect]
 
     def width(phase: Phase, level: Familiarity) -> float:
+        is_serving = phase in (Phase.SERVING_TPOT, Phase.SERVING_TTFT)
         kinds: tuple[Callable[[ScoredRow], bool], ...] = (
             lambda row: row.form.question.phase is phase and row.familiarity is level,
             lambda row: row.form.question.phase is phase,
-            lambda row: row.form.question.is_serving == (phase in (Phase.SERVING_TPOT, Phase.SERVING_TTFT)),
+            lambda row: row.form.question.is_serving == is_serving,
             lambda _: True,
         )
+        if (
+            level is Familiarity.NEW and not is_serving
+        ):  # few machines, each far off in its own way: all phases together
+            kinds = (lambda row: row.familiarity is level and not row.form.question.is_serving, *kinds[1:])
         for kind in kinds:
             errors = [abs(log(row.predicted_s / row.measured_s)) for row in sure if kind(row)]
             if len(errors) >= _LEAST_ROWS:

@@ -147,7 +147,7 @@ def _assumptions(
         f"and {format_fraction(FIXED_COMPUTE_SHARE, 2)} of the compute; neither counts waiting or other requests' prompts",
         f"intervals are stated to hold {format_fraction(INTERVAL_SHARE, 2)} of measurements; inside is the share they hold",
         "typical machine: the median over machines of each machine's median error, so that long sweeps do not decide",
-        f"{format_count(suspect)} rows that their table calls suspect are predicted and left out of every error",
+        f"{format_count(suspect)} rows that their table doubts (suspect, or formats not stated) are predicted and left out of every error",
         *_spent(mode, len(asked) - len(scored)),
     ]
 

@@ -37,6 +37,8 @@ NEEDED: Final = (
     *("input_len", "output_len", "metric", "value", "unit"),
 )
 OPTIONAL: Final = ("source", "date", "params", "kv_format", "n_devices", "parallelism", "engine_version", "notes")
+# notes by which a table doubts a value: it contradicts others, or its format and lengths are placeholders
+DOUBTS: Final = ("suspect", "not stated in file")
 MAX_TABLE_BYTES: Final = 64 << 20
 _MAX_FIELD_CHARS: Final = 2000
 _LARGEST_LENGTH: Final = 100_000_000
@@ -82,7 +84,7 @@ class MeasuredRow:
     @property
     def is_suspect(self) -> bool:
         """Whether the table itself doubts the value; such rows are predicted and left out of the scores."""
-        return "suspect" in self.notes
+        return any(word in self.notes for word in DOUBTS)
 
 
 def read_rows(path: Path) -> tuple[MeasuredRow, ...]:
