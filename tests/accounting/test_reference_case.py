@@ -13,9 +13,10 @@ from inference_bench.accounting.params import (
 )
 from inference_bench.accounting.weights import count_weights, weight_plan
 from inference_bench.accounting.work import HeadPositions, SequenceStep, StepWork, count_step_work, decode_batch, prompt
+from inference_bench.facts.config import model_from_config
 from inference_bench.predict.capacity import FullLoad, count_sequences, count_shared_prefix_sequences
 from inference_bench.predict.latency import predict_end_to_end_seconds, predict_prefill_seconds
-from shapes import cache_in, golden, reference_model
+from shapes import HERE, REFERENCE_CONFIG, cache_in, golden, reference_model
 
 ARTIFACT = "int4-g128,embedding=int8,head=int8"
 ROUNDED_WEIGHT_BYTES = 5_500_000_000  # the specification rounds the artifact to 5.5 GB wherever it computes a time
@@ -136,3 +137,12 @@ def test_each_hardware_profile_gives_the_printed_figures(name: str) -> None:
     assert predict_prefill_seconds(work(*prompt(4000)).flops, peak, MFU) == pytest.approx(row["ttft_s"], abs=0.0005)
     assert 1 / solo == pytest.approx(row["solo_tokens_s"], abs=0.05)
     assert sequences / batch == pytest.approx(row["batch_tokens_s"], abs=0.05)
+
+
+def test_the_toy_decoder_caches_every_position_but_that_of_its_last_token() -> None:
+    toy = golden("toy_cache")
+    shape = {"num_hidden_layers": 4, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 32}
+    model = model_from_config(REFERENCE_CONFIG | shape, "toy", HERE)
+    positions = toy["prompt_tokens"] + toy["emitted_tokens"] - 1
+    assert positions == toy["cached_positions"]
+    assert count_cache(model, cache_in("fp32"), positions).num_bytes == toy["bytes"]
