@@ -35,7 +35,7 @@ SPREAD: Final = {
     "own_prompt": 0.3,
     "burst": 0.4,
     "first_step": 0.5,
-    "wait": 1.5,
+    "wait": 0.5,
 }
 # how far one row lies from the best offsets: what a wait adds differs from run to run
 NOISE: Final = {
@@ -43,7 +43,7 @@ NOISE: Final = {
     Phase.PREFILL: 0.15,
     Phase.E2E: 0.12,
     Phase.SERVING_TPOT: 0.12,
-    Phase.SERVING_TTFT: 0.3,
+    Phase.SERVING_TTFT: 0.6,
 }
 # how much of that spread is left: another machine of a kind the fit has seen with this engine differs less
 _SHARE_OF_SPREAD: Final = {Familiarity.KNOWN: 0.7, Familiarity.POOL: 1.0, Familiarity.NEW: 1.0}

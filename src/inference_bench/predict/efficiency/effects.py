@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from inference_bench.predict.efficiency.setting import Setting
+from inference_bench.predict.efficiency.setting import Setting, has_latent_attention
 
 GROUP_OF_TERM: Final = {
     "weights": "bandwidth",
@@ -49,7 +49,8 @@ def _own(setting: Setting, term: str, phase: str) -> Iterator[str]:
     if term in ("experts", "expert_products", "expert_layers", "batched_experts"):
         yield f"{term}|engine:{setting.engine}"
     if term in ("cache", "attention"):
-        yield f"{term}|engine:{setting.engine}/{phase}"
+        kind = "latent" if has_latent_attention(setting.served.model) else "engine"
+        yield f"{term}|{kind}:{setting.engine}/{phase}"
 
 
 def _shared(setting: Setting, group: str, phase: str, is_pcie: bool) -> Iterator[str]:

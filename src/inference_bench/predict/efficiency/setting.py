@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from inference_bench.accounting.params import kept_by_identity
 from inference_bench.facts.formats import NumberFormat
 from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.models import LayerType, ModelSpec
 from inference_bench.predict.step_cost import ServedModel
 
 # how the names that tables and people use begin → the engine family; the first that matches
@@ -114,6 +116,12 @@ def format_group(fmt: NumberFormat) -> str:
     if name.startswith("iq"):
         return "iq"
     return "8bit" if bits >= 7 else "4bit"
+
+
+@kept_by_identity
+def has_latent_attention(model: ModelSpec) -> bool:
+    """Whether the cache holds latents, which every rank keeps whole and whose kernels are unlike all others."""
+    return any(mixer.layer_type is LayerType.LATENT_ATTENTION for mixer, _ in model.mixer_groups())
 
 
 @dataclass(frozen=True, slots=True)

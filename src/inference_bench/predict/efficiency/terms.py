@@ -21,8 +21,13 @@ from inference_bench.accounting.communication import count_all_reduce_bytes
 from inference_bench.accounting.experts import expect_expert_fraction
 from inference_bench.accounting.work import Operation, SequenceStep
 from inference_bench.facts.hardware import HardwareSpec
-from inference_bench.facts.models import LayerType
-from inference_bench.predict.efficiency.setting import LLAMA_CPP_FAMILY, DeviceSplit, Setting, format_group
+from inference_bench.predict.efficiency.setting import (
+    LLAMA_CPP_FAMILY,
+    DeviceSplit,
+    Setting,
+    format_group,
+    has_latent_attention,
+)
 
 MEMORY_TERMS: Final = ("weights", "experts", "cache")
 COMPUTE_TERMS: Final = ("products", "expert_products", "attention", "threads")
@@ -162,7 +167,7 @@ def _cache_bytes(setting: Setting, operations: dict[str, Operation]) -> float:
 def _cache_ranks(setting: Setting) -> int:
     """Over how many devices the cache of one sequence is divided."""
     model = setting.served.model
-    if any(mixer.layer_type is LayerType.LATENT_ATTENTION for mixer, _ in model.mixer_groups()):
+    if has_latent_attention(model):
         return 1
     heads = next((attention.num_key_value_heads for attention, _ in model.attention_groups()), 1)
     return min(setting.tensor, heads)
