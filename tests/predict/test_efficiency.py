@@ -38,13 +38,14 @@ from inference_bench.predict.efficiency import (
     parameters_of_engine,
     timed_alone,
 )
+from inference_bench.predict.efficiency.bounds import bound_of, bound_of_step
 from inference_bench.predict.efficiency.calibration import _solve
 from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
 from inference_bench.predict.efficiency.expectation import answer, floored, step_time
 from inference_bench.predict.efficiency.parameters import Parameters, from_mapping, to_mapping
 from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.efficiency.terms import TERMS, StepTerms, rates, step_terms
-from inference_bench.predict.step_cost import PeakShares, ServedModel
+from inference_bench.predict.step_cost import PeakShares, ServedModel, StretchedCost
 from inference_bench.roofline import roof
 from shapes import HERE, cache_in
 
@@ -289,7 +290,65 @@ def test_an_engine_that_was_only_measured_in_service_is_known_from_there() -> No
 def test_an_interval_lies_around_its_middle(phase: Phase) -> None:
     found = expect(Question(setting_of("llama-3.1-8b", "h100", "vllm"), phase, 8, 1000, 200))
     assert 0 < found.low_s < found.seconds < found.high_s
-    assert found.seconds / found.low_s == pytest.approx(found.high_s / found.seconds)
+    least = bound_of(shape(Question(setting_of("llama-3.1-8b", "h100", "vllm"), phase, 8, 1000, 200)))
+    assert found.low_s == pytest.approx(max(found.seconds**2 / found.high_s, least))
+
+
+def test_the_bound_of_a_phase_is_the_longer_arm_of_each_step_as_often_as_it_is_paid() -> None:
+    def bound(phase: Phase, batch: int = 2, output: int = 5) -> float:
+        return bound_of(shape(Question(tiny(), phase, batch, 10, output)))
+
+    decode, prefill = (terms(tiny(), steps, is_decode=is_decode) for steps, is_decode in (
+        (decode_batch(12, 2), True), ((SequenceStep(0, 10, 2),), False)))  # fmt: skip
+    step = max(decode["weights"] + decode["cache"], decode["products"] + decode["attention"])
+    prompts = max(prefill["weights"] + prefill["cache"], prefill["products"] + prefill["attention"])
+    assert bound(Phase.DECODE) == bound(Phase.SERVING_TPOT) == pytest.approx(step)
+    assert bound(Phase.PREFILL) == pytest.approx(prompts)
+    assert bound(Phase.E2E) == pytest.approx(prompts + 4 * step)
+    assert bound(Phase.SERVING_TTFT, batch=9) == pytest.approx(bound(Phase.PREFILL, batch=1))
+    crowded = shape(Question(tiny(), Phase.E2E, 100_000, 9_000, 1_000))
+    assert crowded.waves > 1
+    assert crowded.decode is not None
+    assert crowded.prefill is not None
+    waited = 999 * crowded.waves * bound_of_step(crowded.decode)
+    assert bound_of(crowded) == pytest.approx(bound_of_step(crowded.prefill) + waited)
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    model=st.sampled_from(["llama-3.1-8b", "qwen3-30b-a3b", "deepseek-v3"]),
+    engine=st.sampled_from(["vllm", "llama.cpp", "tensorrt-llm", "an engine nobody has heard of"]),
+    machine=st.sampled_from(["h100", "rtx-4090", "m2 max", "Ryzen 9 7950X"]),
+    phase=st.sampled_from(list(Phase)),
+    batch=st.integers(1, 2000),
+    lengths=st.tuples(st.integers(1, 60_000), st.integers(1, 3000)),
+    devices=st.sampled_from([1, 2, 8]),
+    offset=st.floats(-4, 1),
+    calibration=st.sampled_from(list(Calibration)),
+)
+def test_nothing_is_expected_to_be_faster_than_its_bound(
+    model: str,
+    engine: str,
+    machine: str,
+    phase: Phase,
+    batch: int,
+    lengths: tuple[int, int],
+    devices: int,
+    offset: float,
+    calibration: Calibration,
+) -> None:
+    setting = setting_of(model, machine, engine, tensor=devices, devices=devices)
+    question = Question(setting, phase, batch, *lengths)
+    form, offsets = shape(question), {"bandwidth": offset, "compute/decode": offset, "compute/prefill": offset}
+    if phase is not Phase.SERVING_TTFT:  # a server may read a prompt in less than its own time, by what others left it
+        for known in (fitted().alone, fitted().serving, NOTHING):
+            assert answer(form, known, offsets).seconds >= bound_of(form) * (1 - 1e-12)
+    found = expect(question, None, offsets, calibration)
+    assert bound_of(form) <= found.low_s <= found.seconds <= found.high_s
+    cost = EngineCost(setting, fitted().alone, offsets)
+    for steps in (decode_batch(lengths[0] + 1, batch), prompt(lengths[0])):
+        fast = StretchedCost(cost, 0.1, 0.1, cost.bound_s).step_s(steps)
+        assert cost.bound_s(steps) <= fast <= cost.step_s(steps) * (1 + 1e-12)
 
 
 def test_an_unknown_engine_falls_back_on_its_pool_and_says_it_is_new() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from inference_bench.accounting.work import decode_batch
 from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.load import known_loaded_model
@@ -19,6 +20,8 @@ from inference_bench.predict.latency import PLANNING_ASSUMPTION
 from inference_bench.predict.placement import Split
 from inference_bench.predict.plan import Plan, plan
 from inference_bench.predict.scenario import Scenario, Speed, scenario_from_mapping
+from inference_bench.predict.step_cost import PeakShares
+from inference_bench.roofline import roof
 from predict.scenarios import changed, planned
 
 MODEL = known_loaded_model("llama-3.1-8b")
@@ -82,6 +85,50 @@ def test_an_engine_is_expected_to_do_what_was_fitted(engine: str) -> None:
     assert found.expected_from == engine
     assert PLANNING_ASSUMPTION not in found.assumptions
     assert any("published rows" in line and f"{engine} on" in line for line in found.assumptions)
+
+
+@pytest.mark.parametrize("engine", ["ollama", "vllm", "mlc", "nobody's"])
+@pytest.mark.parametrize("machine", ["rtx-4090", "h100", "m2 max"])
+def test_no_end_of_an_interval_is_faster_than_the_bound(engine: str, machine: str) -> None:
+    family = choose_engine(engine).family if engine != "nobody's" else engine
+    fitted, planned = fitting(machine, served_by=family), planning(machine, engine="vllm").interval
+    assert fitted.decode is not None
+    assert fitted.decode_expected_s is not None
+    assert fitted.decode_expected_s.low >= (fitted.decode.seconds or 0) * (1 - 1e-12)
+    assert fitted.decode_middle_s is not None
+    assert fitted.decode_expected_s.low <= fitted.decode_middle_s <= fitted.decode_expected_s.high
+    bounds = PeakShares(_served(fitted), roof(hardware(machine), fitted.weights.linear_format))
+    assert planned is not None
+    for end in (planned.fast, planned.slow):
+        assert end.latency.solo_step_s >= bounds.step_s(decode_batch(4250, 1)) * (1 - 1e-12)
+
+
+def test_the_fast_end_is_cut_off_at_the_bound_where_the_interval_reaches_beyond() -> None:
+    qwen = known_loaded_model("qwen3-8b")
+    found = fit(qwen, hardware("rtx-4090"), FitRequest(engine="llama.cpp"))
+    assert found.decode is not None
+    assert found.decode_expected_s is not None
+    wide = OwnMeasurements("llama.cpp", "RTX 4090", {"bandwidth": -0.5}, 1, 0, "mine.csv")
+    cut = fit(qwen, hardware("rtx-4090"), FitRequest(engine="llama.cpp", own=wide))
+    assert cut.decode_expected_s is not None
+    assert cut.decode_expected_s.low == pytest.approx(found.decode.seconds)
+
+
+def test_planning_factors_are_not_cut_off() -> None:
+    found = fitting()
+    assert found.decode_expected_s is not None
+    assert found.decode is not None
+    assert found.decode_expected_s.high == pytest.approx((found.decode.seconds or 0) / 0.7)
+
+
+@pytest.mark.parametrize(("machine", "is_said"), [("rtx-4090", True), ("h100", False)])
+def test_a_prefill_below_the_bound_of_32_bit_sums_is_explained_in_plan_as_in_fit(machine: str, is_said: bool) -> None:
+    values = {"model": "x", "machine": machine, "engine": "ollama", "traffic": TRAFFIC}
+    qwen = known_loaded_model("qwen3-8b")
+    found = plan(scenario_from_mapping(values), qwen, hardware(machine))
+    line = "what is expected of prefill lies below the bound, which takes 32-bit accumulation"
+    for answer in (found, fit(qwen, hardware(machine), FitRequest(engine="llama.cpp"))):
+        assert any(said.startswith(line) for said in answer.assumptions) == is_said
 
 
 def _served(found: FitAnswer) -> Any:

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 from hypothesis import given, settings
@@ -23,7 +23,7 @@ from inference_bench.predict.cost import (
 from inference_bench.predict.deployment import Deployment, Limit, deploy
 from inference_bench.predict.plan import plan
 from inference_bench.predict.queueing import interactive_users, mm1_mean_time_s
-from inference_bench.predict.scenario import scenario_from_mapping
+from inference_bench.predict.scenario import Objectives, scenario_from_mapping
 from inference_bench.predict.speculation import best_draft_tokens, break_even_acceptance, expected_tokens, speed_up
 from predict.scenarios import REFERENCE, changed, planned
 
@@ -79,11 +79,18 @@ def test_the_batch_keeps_the_objective_and_one_more_would_not(tpot_ms: int, judg
             "judged_by": st.sampled_from(["step", "full_load"]),
         },
     ),
+    output=st.sampled_from([1, 2, 500]),
+    at_the_limit=st.booleans(),
 )
-def test_a_deployment_works_exactly_where_some_batch_does(memory: int, objectives: dict[str, object]) -> None:
+def test_a_deployment_works_exactly_where_some_batch_does(
+    memory: int, objectives: dict[str, object], output: int, at_the_limit: bool
+) -> None:
     if "ttft" in objectives and "e2e" in objectives:
         objectives.pop("ttft")
-    placed = deployment(machine={"memory": f"{memory} GB"}, objectives=objectives)
+    placed = deployment(machine={"memory": f"{memory} GB"}, objectives=objectives, traffic={"output": output})
+    if at_the_limit:
+        exactly = Objectives(e2e_s=placed.solo_e2e_s(False), tpot_s=placed.step_s(1))
+        placed = replace(placed, scenario=replace(placed.scenario, objectives=exactly))
     for cached in (False, True):
         assert placed.works(cached) == (placed.largest_batch(cached)[0] > 0)
 
@@ -166,6 +173,56 @@ class Constant:
 
     def step_s(self, sequences: Sequence[SequenceStep]) -> float:
         return self.seconds
+
+
+def test_a_request_of_one_token_is_its_prompt_and_any_batch_keeps_what_that_keeps() -> None:
+    within = planned(changed(traffic={"output": 1}, objectives={"e2e": "0.93 s"}))
+    assert within.latency.e2e_s == pytest.approx(0.923, rel=0.001)
+    assert within.load.limited_by is Limit.MEMORY
+    assert within.load.batch == within.memory.max_sequences
+    beyond = planned(changed(traffic={"output": 1}, objectives={"e2e": "0.92 s"}))
+    assert (beyond.load.batch, beyond.load.limited_by) == (0, Limit.E2E)
+
+
+FORMATS = {"vllm": ("fp8",), "sglang": ("fp8",), "llama.cpp": ("q8_0", "q4_0"), "mlx": ("int8", "fp8")}
+
+
+@pytest.mark.parametrize("engine", FORMATS)
+def test_only_formats_the_engine_can_store_are_offered(engine: str) -> None:
+    values = changed(engine=engine, speed="shares", machine={"memory": "8.8 GB"}, traffic={"prompt": 8000})
+    found = planned(values)
+    assert tuple(name for name, _ in found.memory.by_cache_format) == FORMATS[engine]
+    caches = [fix.removeprefix("a cache in ") for fix in found.verdict.fixes if fix.startswith("a cache in ")]
+    assert len(caches) == 1
+    assert caches[0] in FORMATS[engine]
+
+
+def test_a_smaller_format_goes_without_the_bytes_that_were_stated_and_says_so() -> None:
+    short = {"memory": "11 GB"}
+    stated = planned(changed(weights="fp8", machine=short, assumptions={"weight_bytes": "9.6 GB"}))
+    assert "weights in int4-g128, without the stated weight bytes" in stated.verdict.fixes
+    counted = planned(changed(weights="fp8", machine=short, drop=("assumptions.weight_bytes",)))
+    assert "weights in int4-g128" in counted.verdict.fixes
+    no_more = planned(changed(machine=short, assumptions={"weight_bytes": "3.5 GB", "overhead": "8 GB"}))
+    assert not any(fix.startswith("weights") for fix in no_more.verdict.fixes)
+
+
+def test_as_many_devices_as_a_large_model_needs_are_offered_up_to_64() -> None:
+    small = hardware("rtx-4090")
+    for model, devices in (("llama-3.1-70b", "8"), ("llama-3.1-405b", "64")):
+        values = changed(weights="bf16", drop=("assumptions.weight_bytes", "speculation"))
+        fixes = plan(scenario_from_mapping(values), known_loaded_model(model), small).verdict.fixes
+        assert f"{devices} devices" in fixes
+
+
+def test_what_was_given_is_no_remedy() -> None:
+    values = changed(objectives={"ttft": "0.922 s"}, compute="fp32")
+    scenario, machine = scenario_from_mapping(values), hardware("rtx-4090")
+    fixes = plan(scenario, model_from_description(values["model"]), machine).verdict.fixes
+    assert fixes
+    for fix in fixes:
+        assert "RTX 4090," not in f"{fix},"
+        assert "at most 5,000 tokens" not in fix
 
 
 def test_another_cost_of_a_step_can_be_passed_in() -> None:

@@ -15,6 +15,8 @@ from inference_bench.facts.hardware import hardware, hardware_from_description
 from inference_bench.facts.load import known_loaded_model
 from inference_bench.origin import Origin
 from inference_bench.predict.efficiency import Calibration, OwnMeasurements, Phase, Question, engine_setting, expect
+from inference_bench.predict.efficiency.bounds import bound_of
+from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.score.own import calibration_from
 from shapes import cache_in
@@ -34,13 +36,20 @@ def row(value: float, engine: str = "llama.cpp", on: str = "RTX 4090", batch: in
     return f"Llama-3.1-8B,Q4_K_M,{on},{engine},decode,{batch},512,128,decode_tok_s,{value},tok/s"
 
 
-def expected_s(machine: Any = CARD, own: OwnMeasurements | None = None) -> float:
+def question_of(machine: Any = CARD) -> Question:
     from inference_bench.accounting.weight_plan import weight_plan
     from inference_bench.accounting.weights import count_weights
 
     served = ServedModel(MODEL.spec, count_weights(MODEL.spec, weight_plan("q4_k_m")), cache_in("fp16"))
-    question = Question(engine_setting(served, machine, "llama.cpp"), Phase.DECODE, 1, 512, 128)
-    return expect(question, None, own.offsets if own else {}).seconds
+    return Question(engine_setting(served, machine, "llama.cpp"), Phase.DECODE, 1, 512, 128)
+
+
+def expected_s(machine: Any = CARD, own: OwnMeasurements | None = None) -> float:
+    return expect(question_of(machine), None, own.offsets if own else {}).seconds
+
+
+def bound_s() -> float:
+    return bound_of(shape(question_of()))
 
 
 def test_a_row_of_the_machine_and_engine_is_reproduced(tmp_path: Path) -> None:
@@ -79,6 +88,40 @@ def test_a_table_that_holds_nothing_to_use_is_one_line(tmp_path: Path, rows: tup
         calibration_from(table(tmp_path, *rows), "llama.cpp", CARD)
     assert said in str(error.value)
     assert "\n" not in str(error.value)
+
+
+def seconds_row(seconds: float) -> str:
+    return row(1).replace("decode_tok_s,1,tok/s", f"tpot_ms,{seconds * 1000},ms")
+
+
+def test_rows_that_cannot_be_are_left_out_and_said(tmp_path: Path) -> None:
+    good, fast, slow = row(0.8 / expected_s()), row(1e12), seconds_row(1001 * expected_s())
+    found = calibration_from(table(tmp_path, fast, good, slow), "llama.cpp", CARD)
+    assert found.num_rows == 1
+    assert found.offsets == calibration_from(table(tmp_path, good), "llama.cpp", CARD).offsets
+    assert [line.split(" (")[0] for line in found.left_out] == ["row 2", "row 4"]
+    assert "faster than the bound of 4.66 ms" in found.left_out[0]
+    assert "over 1,000 times" in found.left_out[1]
+    assert "left out: row 2 (0.00100 ns) is faster than the bound" in found.describe()
+    assert "left out" not in calibration_from(table(tmp_path, good), "llama.cpp", CARD).describe()
+    assert calibration_from(table(tmp_path, seconds_row(900 * expected_s())), "llama.cpp", CARD).num_rows == 1
+
+
+def test_a_table_of_rows_that_cannot_be_is_refused_by_file_and_row(tmp_path: Path) -> None:
+    with pytest.raises(RequestError) as error:
+        calibration_from(table(tmp_path, *[row(1e12)] * 7), "llama.cpp", CARD)
+    said = str(error.value)
+    assert said.startswith("mine.csv: no row of llama.cpp on RTX 4090 can be right: row 2 (0.00100 ns) is faster than")
+    assert said.endswith("2 more")
+
+
+def test_published_rates_may_be_a_tenth_off_and_measured_ceilings_leave_out_small_caches(tmp_path: Path) -> None:
+    bound = bound_s()
+    for machine, allowed in ((CARD, 1.1), (replace(HERE, name="RTX 4090"), 2.0)):
+        with pytest.raises(RequestError, match="faster than the bound"):
+            calibration_from(table(tmp_path, seconds_row(bound / (allowed * 1.01))), "llama.cpp", machine)
+        near = table(tmp_path, seconds_row(bound / (allowed * 0.99)))
+        assert calibration_from(near, "llama.cpp", machine).num_rows == 1
 
 
 # ── a verification ─────────────────────────────────────────────────────────────────────────────────

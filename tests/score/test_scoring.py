@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference_bench.predict.efficiency import expect
 from inference_bench.predict.efficiency.parameters import Familiarity, fitted
 from inference_bench.score.calibrated import Asked
 from inference_bench.score.query import Case
@@ -86,7 +87,9 @@ def test_phases_are_told_apart_and_those_without_rows_say_so(tmp_path: Path) -> 
 
 def test_each_machine_has_one_vote_in_the_median_of_machine_medians(tmp_path: Path) -> None:
     machines = ["H100 SXM"] * 5 + ["RTX 4090", "B200"]
-    found = report_of(cases_of(tmp_path, *[{"hardware": name} for name in machines]), [1.01] * 5 + [1.2, 1.4])
+    found = report_of(
+        cases_of(tmp_path, *[{"hardware": name, "value": "70"} for name in machines]), [1.01] * 5 + [1.2, 1.4]
+    )
     assert found.overall.median_ape == pytest.approx(0.01)
     assert found.overall.median_of_machine_medians == pytest.approx(0.2)
     assert found.by_machine["H100 SXM"].median_of_machine_medians == pytest.approx(0.01)
@@ -110,10 +113,25 @@ def test_the_fixed_factors_are_70_percent_of_the_bandwidth_and_50_of_the_compute
 
 
 def test_the_worst_rows_are_the_furthest_by_factor_either_way(tmp_path: Path) -> None:
-    rows = [{"value": str(value)} for value in range(10, 30)]
+    rows = [{"value": str(value)} for value in range(100, 120)]
     found = report_of(cases_of(tmp_path, *rows), [0.1, 5.0] + [1.1] * 18)
     assert [item.scored.case.row.row for item in found.worst[:2]] == [2, 3]
     assert len(found.worst) == 12
+
+
+@pytest.mark.parametrize("row", [{}, PROMPTS, WHOLE, SERVING, {**PROMPTS, **SERVING}], ids=str)
+@pytest.mark.parametrize("hardware", ["H100 SXM", "RTX 4090"])
+def test_a_scored_interval_is_what_is_expected_and_ends_at_the_bound(
+    tmp_path: Path, row: dict[str, str], hardware: str
+) -> None:
+    ((item, form),), _ = ask_each([the_case(tmp_path, **{**row, "hardware": hardware})])
+    scored, expected = score_row(item, form), expect(form.question)
+    assert (scored.predicted_s, scored.low_s, scored.high_s) == (expected.seconds, expected.low_s, expected.high_s)
+    assert scored.low_s >= scored.bound_s
+    wide = with_interval(item, form, 2 * scored.bound_s, Familiarity.KNOWN, 3.0)
+    assert (wide.low_s, wide.high_s) == (scored.bound_s, pytest.approx(2 * scored.bound_s * math.exp(3.0)))
+    below = with_interval(item, form, 0.5 * scored.bound_s, Familiarity.KNOWN, 0.0)
+    assert below.predicted_s == scored.bound_s
 
 
 def reason_of(folder: Path, seconds: float, **row: str) -> str:
@@ -140,7 +158,7 @@ def test_a_likely_reason_goes_by_what_the_row_itself_says(tmp_path: Path) -> Non
 def test_a_row_is_inside_when_its_factor_is_within_the_width(
     tmp_path_factory: pytest.TempPathFactory, ratio: float, width: float
 ) -> None:
-    asked, _ = ask_each([the_case(tmp_path_factory.getbasetemp())])
+    asked, _ = ask_each([the_case(tmp_path_factory.getbasetemp(), value="100000")])
     (row,) = scored_at(asked, [ratio], width)
     assert row.error == pytest.approx(abs(ratio - 1))
     assert row.is_inside == (row.low_s <= row.measured_s <= row.high_s)

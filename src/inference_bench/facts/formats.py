@@ -277,6 +277,8 @@ def number_format(name: str) -> NumberFormat:
 
     Raises:  UnknownNameError, with the nearest names
     """
+    if name in _BY_NAME:  # tensor by tensor a search through all the names takes most of a count's time
+        return _BY_NAME[name]
     match = _GROUPED.fullmatch(name.strip().lower())
     if match is not None and match[0] not in _BY_NAME and 1 <= int(match[4]) <= MAX_GROUP_VALUES:
         packed = match[1] is None

@@ -179,20 +179,30 @@ class Deployment:
 
     def _within(self, cause: Limit, objective_s: float, prefix_cached: bool, most: int) -> int:
         """The largest batch that keeps one objective."""
-        if cause is Limit.TPOT and self.scenario.traffic.output_tokens == 1:
-            return most
-        prefill, following = self.prefill_s(prefix_cached), self.scenario.traffic.output_tokens - 1
-        available = objective_s if cause is Limit.TPOT else (objective_s - prefill) / max(1, following)
-        if available <= 0:
+        output, most_s = self.scenario.traffic.output_tokens, objective_s * ROUNDING
+        prefill = 0.0 if cause is Limit.TPOT else self.prefill_s(prefix_cached)
+        if prefill > most_s:
             return 0
-        return largest_that_fits(
-            lambda batch: batch == 0 or self.pace_s(batch, prefix_cached) <= available * ROUNDING, most
-        )
+        if output == 1:  # no steps follow the first token: the whole request is its prompt, whatever the batch
+            return most
+
+        def keeps(batch: int) -> bool:
+            pace = self.pace_s(batch, prefix_cached)
+            return (pace if cause is Limit.TPOT else predict_end_to_end_seconds(prefill, pace, output)) <= most_s
+
+        return largest_that_fits(lambda batch: batch == 0 or keeps(batch), most)
 
 
-def deploy(scenario: Scenario, model: LoadedModel, machine: HardwareSpec, cost: StepCost | None = None) -> Deployment:
+def deploy(
+    scenario: Scenario,
+    model: LoadedModel,
+    machine: HardwareSpec,
+    cost: StepCost | None = None,
+    weights: WeightCount | None = None,
+) -> Deployment:
     """The scenario's model on a machine; `cost` takes the place of the scenario's own choice of speed.
 
+    Where:   weights are the scenario's, counted before; None counts them
     Raises:  RequestError, UnknownNameError
     """
     memory = _known_memory(machine)
@@ -200,7 +210,7 @@ def deploy(scenario: Scenario, model: LoadedModel, machine: HardwareSpec, cost: 
         raise RequestError(
             f"prompt and output are {scenario.traffic.total_tokens} tokens; allowed: up to {MAX_CONTEXT_TOKENS}"
         )
-    weights, fmt = loaded_weights(model, scenario.weights), cache_format(scenario.kv)
+    weights, fmt = weights or loaded_weights(model, scenario.weights), cache_format(scenario.kv)
     assumed = scenario.assumptions
     served = StatedModel(
         model.spec,

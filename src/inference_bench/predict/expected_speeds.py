@@ -8,6 +8,7 @@ Read next by: fit.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -36,6 +37,7 @@ class ExpectedSpeeds:
     lines: tuple[str, ...] = ()
 
 
+_SAME: Final = 1e-9  # two counts of the same bytes differ in their last digits
 NO_SPEEDS: Final = ExpectedSpeeds(None, None)
 
 
@@ -92,15 +94,15 @@ def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
     return expect(question, known, own.offsets, own.calibration(question.phase))
 
 
-def below_bound(expected: ExpectedSpeeds, decode: Bound, prefill: Bound, machine: HardwareSpec) -> tuple[str, ...]:
-    """Said of an expectation shorter than the bound: engines on GeForce cards accumulate in 16 bits, at twice the rate."""
+def below_bound(beside: Mapping[str, tuple[float | None, float | None]], machine: HardwareSpec) -> tuple[str, ...]:
+    """Said of an expectation shorter than the bound: engines on GeForce cards accumulate in 16 bits, at twice the rate.
+
+    Where:  beside holds the expected seconds and those of the bound, by phase
+    """
     told = [
         name
-        for name, middle, limit in (
-            ("decode", expected.decode_middle_s, decode.seconds),
-            ("prefill", expected.prefill_middle_s, prefill.seconds),
-        )
-        if middle is not None and limit is not None and middle < limit
+        for name, (expected, limit) in beside.items()
+        if expected is not None and limit is not None and expected < limit * (1 - _SAME)
     ]
     if not told:
         return ()

@@ -271,7 +271,12 @@ def _expected(
     found = engine_speeds(asked)
     if found is None:
         return planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
-    return replace(found, lines=(*found.lines, *below_bound(found, *bounds, machine)))
+    decode, prefill = bounds
+    beside = {
+        "decode": (found.decode_middle_s, decode.seconds),
+        "prefill": (found.prefill_middle_s, prefill.seconds),
+    }
+    return replace(found, lines=(*found.lines, *below_bound(beside, machine)))
 
 
 def _assumptions(

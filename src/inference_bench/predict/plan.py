@@ -9,7 +9,7 @@ Read next by: report, cli.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from inference_bench.accounting.cache import count_cache
 from inference_bench.facts.hardware import HardwareSpec
@@ -17,6 +17,7 @@ from inference_bench.facts.models import LoadedModel
 from inference_bench.origin import Origin
 from inference_bench.predict.capacity import Demand, count_sequences
 from inference_bench.predict.deployment import Deployment, deploy
+from inference_bench.predict.engine_formats import smaller_caches
 from inference_bench.predict.fit import cache_format
 from inference_bench.predict.plan_assumptions import plan_assumptions
 from inference_bench.predict.plan_checks import LittleCheck, QueueCheck, little_check, queue_check
@@ -31,15 +32,13 @@ if TYPE_CHECKING:
     from inference_bench.predict.plan_expected import PlanInterval, ServingCheck
     from inference_bench.predict.plan_speculation import SpeculationPlan
 
-_OTHER_CACHES: Final = ("int8", "q8_0", "q4_0")
-
 
 @dataclass(frozen=True, slots=True)
 class MemoryPlan:
     """What a device holds, and how many full-length sequences fit beside the weights.
 
     Where:  every figure is of the fullest device; max_sequences_shared_prefix pays the prefix once, None without one;
-            by_cache_format is the same question in cache formats with fewer bits
+            by_cache_format is the same question in cache formats with fewer bits that the engine can store
     Unit:   bytes, sequences
     """
 
@@ -172,7 +171,7 @@ def _by_cache_format(deployment: Deployment, free_bytes: int) -> tuple[tuple[str
     asked = count_cache(model, deployment.placer.fmt, tokens).total_bytes
     on_device = deployment.cache_bytes(1, prefix_cached=False)
     rows = []
-    for name in _OTHER_CACHES:
+    for name in smaller_caches(deployment.scenario.served_by):
         num_bytes = count_cache(model, cache_format(name), tokens).total_bytes
         if 0 < num_bytes < asked:
             rows.append((name, count_sequences(free_bytes, -(-on_device * num_bytes // asked))))

@@ -12,7 +12,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from inference_bench.accounting.work import decode_batch
+from inference_bench.accounting.work import decode_batch, prompt
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.predict.capacity import Demand
@@ -31,6 +31,7 @@ from inference_bench.predict.efficiency import (
 )
 from inference_bench.predict.efficiency.served import describe_expectation, width_of
 from inference_bench.predict.efficiency.terms import rates
+from inference_bench.predict.expected_speeds import below_bound
 from inference_bench.predict.plan_cost import PlanCost, plan_cost
 from inference_bench.predict.plan_latency import LatencyPlan, latency_plan
 from inference_bench.predict.plan_load import LoadPlan, at_batch, demand_of
@@ -56,8 +57,8 @@ class PlanEnd:
 class PlanInterval:
     """The figures that 4 of 5 measurements lie between.
 
-    Where:  decode_factor and prefill_factor are what a step's time is divided by at the fast end and multiplied by at the
-            slow end: both at once, as a machine that is slow in one is rarely fast in the other
+    Where:  decode_factor and prefill_factor are what a step's time is divided by at the fast end, down to its bound, and
+            multiplied by at the slow end: both at once, as a machine that is slow in one is rarely fast in the other
     """
 
     fast: PlanEnd
@@ -110,15 +111,20 @@ def describe_plan(deployment: Deployment) -> Iterator[str]:
         engine, pool = cost.setting.engine, cost.setting.pool
         where = "" if is_served(engine, fitted(), pool) else f", of which none ran on {pool} machines"
         yield f"steps are those of {engine} in service, as fitted on servers under load{where}"
-    least = PeakShares(
-        cost.setting.served,
-        roof(deployment.machine, cost.setting.served.weights.linear_format),
-        devices=cost.setting.devices,
+    yield from below_bound(_beside_bounds(deployment, cost), deployment.machine)
+    yield (
+        "fast and slow end: every step at that end of its 80 % interval, none faster than its bound, with the batch chosen "
+        "by the middle"
     )
-    context = deployment.scenario.traffic.mean_context_tokens
-    if deployment.step_s(1) < least.step_s(decode_batch(context, 1)):
-        yield "what is expected of a lone step lies below its bound: the fit knows nothing like it; measure before relying on it"
-    yield "fast and slow end: every step at that end of its 80 % interval, with the batch chosen by the middle"
+
+
+def _beside_bounds(deployment: Deployment, cost: EngineCost) -> dict[str, tuple[float, float]]:
+    """A lone decode step and one prompt, each expected and at its bound."""
+    served = cost.setting.served
+    bounds = PeakShares(served, roof(deployment.machine, served.weights.linear_format), devices=cost.setting.devices)
+    traffic = deployment.scenario.traffic
+    asked = {"decode": decode_batch(traffic.mean_context_tokens, 1), "prefill": prompt(traffic.prompt_tokens)}
+    return {name: (cost.step_s(steps), bounds.step_s(steps)) for name, steps in asked.items()}
 
 
 def plan_interval(
@@ -133,7 +139,7 @@ def plan_interval(
     decode, prefill = (math.exp(width_of(cost.setting, phase, own)) for phase in (step, Phase.PREFILL))
 
     def end(decode_factor: float, prefill_factor: float) -> PlanEnd:
-        stretched = replace(deployment, cost=StretchedCost(cost, decode_factor, prefill_factor))
+        stretched = replace(deployment, cost=StretchedCost(cost, decode_factor, prefill_factor, cost.bound_s))
         return _end(stretched, loads, loads.index(load), usd_per_device_hour)
 
     return PlanInterval(end(1 / decode, 1 / prefill), end(decode, prefill), decode, prefill)

@@ -10,7 +10,7 @@ Bounds and stated shares of the peaks are one formula (`PeakShares`); what real 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -97,14 +97,17 @@ def is_decode_step(sequences: Sequence[SequenceStep]) -> bool:
 class StretchedCost:
     """Another cost with its times multiplied: one end of an interval.
 
-    Where:  decode multiplies decode steps, prefill all others
+    Where:  decode multiplies decode steps, prefill all others; bound_s is what no step takes less than
     Unit:   seconds
     """
 
     cost: StepCost
     decode: float
     prefill: float
+    bound_s: Callable[[Sequence[SequenceStep]], float] | None = None
 
     def step_s(self, sequences: Sequence[SequenceStep]) -> float:
         """Seconds of one step."""
-        return self.cost.step_s(sequences) * (self.decode if is_decode_step(sequences) else self.prefill)
+        factor = self.decode if is_decode_step(sequences) else self.prefill
+        stretched = self.cost.step_s(sequences) * factor
+        return stretched if self.bound_s is None or factor >= 1 else max(stretched, self.bound_s(sequences))

@@ -11,7 +11,7 @@ are efficiencies, which differ less between models than times do.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -24,6 +24,7 @@ from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.load import known_model
 from inference_bench.facts.models import LoadedModel, ModelSpec
 from inference_bench.measure.store import read_json_object
+from inference_bench.origin import Origin
 from inference_bench.predict.efficiency import (
     Observation,
     OwnMeasurements,
@@ -31,17 +32,26 @@ from inference_bench.predict.efficiency import (
     Question,
     engine_family,
     engine_setting,
+    fitted,
     own_measurements,
+    timed_alone,
 )
+from inference_bench.predict.efficiency.bounds import bound_of
+from inference_bench.predict.efficiency.expectation import answer, parameters_for
+from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.fit import cache_format
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.score.query import case
 from inference_bench.score.rows import MeasuredRow, read_rows
+from inference_bench.units import format_count, format_seconds
 
 RESULT_FILE: Final = "result.json"
 _SCHEMA: Final = "inference-bench/verify/"
 _MOST_SHOWN: Final = 5
 _MOST_TOKENS: Final = 100_000_000
+_OVER_PUBLISHED: Final = 1.1
+_OVER_MEASURED: Final = 2.0
+_SLOWEST: Final = 1000
 _STAND_IN: Final = "RTX 4090"  # read in place of a machine that only the user knows, and then exchanged for theirs
 
 
@@ -55,32 +65,71 @@ def calibration_from(
     Raises:  RequestError with what the file holds instead, MeasurementTableError, RunFolderError
     """
     is_run = path.is_dir() or path.suffix == ".json"
-    rows = _from_run(path, engine, machine, model) if is_run else _from_table(path, engine, machine)
-    return own_measurements(engine, machine.name, rows, path.name)
+    named = _from_run(path, engine, machine, model) if is_run else _from_table(path, engine, machine)
+    doubts = [_doubt(row) for _, row in named]
+    rows = [row for (_, row), doubt in zip(named, doubts, strict=True) if doubt is None]
+    left_out = [f"{name} {doubt}" for (name, _), doubt in zip(named, doubts, strict=True) if doubt is not None]
+    if not rows:
+        raise RequestError(
+            f"{path.name}: no row of {engine} on {machine.name} can be right: {'; '.join(_shortened(left_out))}"
+        )
+    return own_measurements(engine, machine.name, rows, path.name, _shortened(left_out))
+
+
+def _doubt(row: Observation) -> str | None:
+    """Why nothing of this kind can have been measured: faster than any peak of the machine, or far from any engine.
+
+    Formula:  t < bound / a, bound at the machine's best peak whatever engines compute in, t > 1000 · expected
+    Where:    a is what published rates may be off by; measured ceilings leave out the caches that small models live in
+    """
+    question = row.question
+    form, machine = shape(question), question.setting.machine
+    rates = (*machine.peak_flops_per_s.values(), *(machine.acc16_flops_per_s or {}).values())
+    share = max(1.0, max(rates, default=0.0) / min(form.limits.peak, form.limits.peak_16bit))
+    bound = bound_of(replace(form, waves=1.0), compute_share=share)
+    allowed = _OVER_MEASURED if machine.origin is Origin.MEASURED else _OVER_PUBLISHED
+    if row.seconds * allowed < bound:
+        return (
+            f"({format_seconds(row.seconds)}) is faster than the bound of {format_seconds(bound)}: lengths, formats or "
+            "devices are not as the row says"
+        )
+    known = timed_alone(question.setting.engine, question.setting.pool, fitted())
+    expected = answer(form, parameters_for(question, known)).seconds
+    if row.seconds > _SLOWEST * expected:
+        return (
+            f"({format_seconds(row.seconds)}) is over {format_count(_SLOWEST)} times the {format_seconds(expected)} that "
+            "are expected: its unit, lengths or devices are not as the row says"
+        )
+    return None
 
 
 # ── a table ────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _from_table(path: Path, engine: str, machine: HardwareSpec) -> list[Observation]:
+def _from_table(path: Path, engine: str, machine: HardwareSpec) -> list[tuple[str, Observation]]:
     rows = read_rows(path)
     mine = [row for row in rows if _is_asked(row, engine, machine)]
     if not mine:
         found = _listed(f"{engine_family(row.engine)} on {row.hardware}" for row in rows)
         raise RequestError(f"{path.name} has no row of {engine} on {machine.name}; it has {found}")
-    asked = [_observation(row, machine) for row in mine if not row.is_suspect]
-    usable = [item for item in asked if isinstance(item, Observation)]
+    asked = [(f"row {row.row}", _observation(row, machine)) for row in mine if not row.is_suspect]
+    usable = [(name, item) for name, item in asked if isinstance(item, Observation)]
     if not usable:
-        reasons = _listed(item for item in asked if isinstance(item, str))
+        reasons = _listed(f"{name}: {item}" for name, item in asked if isinstance(item, str))
         raise RequestError(f"{path.name}: no row of {engine} on {machine.name} can be used: {reasons}")
     return usable
 
 
-def _listed(found: Iterator[str]) -> str:
+def _listed(found: Iterable[str]) -> str:
     """What there is, each once."""
     different = sorted(set(found))
-    more = f" and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
-    return f"{'; '.join(different[:_MOST_SHOWN])}{more}" if different else "no rows"
+    return "; ".join(_shortened(different)) if different else "no rows"
+
+
+def _shortened(found: Sequence[str]) -> tuple[str, ...]:
+    """The first few, and how many more there are."""
+    more = len(found) - _MOST_SHOWN
+    return (*found[:_MOST_SHOWN], *([f"{format_count(more)} more"] if more > 0 else []))
 
 
 def _is_asked(row: MeasuredRow, engine: str, machine: HardwareSpec) -> bool:
@@ -101,7 +150,7 @@ def _observation(row: MeasuredRow, machine: HardwareSpec) -> Observation | str:
     """What a row shows of the machine that is asked about, or why it shows nothing."""
     asked = case(replace(row, hardware=_STAND_IN))
     if asked.question is None or asked.seconds is None:
-        return f"row {row.row}: {asked.reason}"
+        return asked.reason or "it asks nothing"
     setting = asked.question.setting
     on = engine_setting(setting.served, machine, setting.engine).machine
     is_early = setting.is_early and bool(row.date)
@@ -111,7 +160,9 @@ def _observation(row: MeasuredRow, machine: HardwareSpec) -> Observation | str:
 # ── a verification ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _from_run(path: Path, engine: str, machine: HardwareSpec, model: LoadedModel | None) -> list[Observation]:
+def _from_run(
+    path: Path, engine: str, machine: HardwareSpec, model: LoadedModel | None
+) -> list[tuple[str, Observation]]:
     result = _read_result(path)
     run_engine, run_machine = _text(result, "engine", "name"), _text(result, "machine", "name")
     if engine_family(run_engine) != engine or not _is_machine(run_machine, machine):
@@ -124,7 +175,7 @@ def _from_run(path: Path, engine: str, machine: HardwareSpec, model: LoadedModel
     rows = []
     for number, point in enumerate(points if isinstance(points, list) else [], 1):
         phase, batch, context, seconds = _point(point, f"{path.name}: point {number}")
-        rows.append(Observation(Question(setting, phase, batch, context), seconds))
+        rows.append((f"point {number}", Observation(Question(setting, phase, batch, context), seconds)))
     if not rows:
         raise RequestError(f"{path.name} holds no measured point")
     return rows

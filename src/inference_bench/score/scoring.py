@@ -13,21 +13,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from math import exp
 from typing import Final
 
 from inference_bench.errors import InferenceBenchError
-from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, parameters_for
+from inference_bench.predict.efficiency.bounds import bound_of
+from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, interval, parameters_for
 from inference_bench.predict.efficiency.parameters import Calibration, Familiarity, Fitted, fitted
-from inference_bench.predict.efficiency.question import Phase, Shape, shape
-from inference_bench.predict.efficiency.terms import COMPUTE_TERMS, MEMORY_TERMS, StepTerms
+from inference_bench.predict.efficiency.question import Shape, shape
 from inference_bench.score.query import Case, short_reason
 
 # what planners assume where nothing was measured, the best single values on such tables
 FIXED_BANDWIDTH_SHARE: Final = 0.7
 FIXED_COMPUTE_SHARE: Final = 0.5
-_NUM_MEMORY: Final = len(MEMORY_TERMS)
-_NUM_COUNTED: Final = _NUM_MEMORY + len(COMPUTE_TERMS) - 1  # threads is a second count of the same products
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,40 +85,19 @@ def score_row(
 def with_interval(item: Case, form: Shape, seconds: float, familiarity: Familiarity, width: float) -> ScoredRow:
     """A row beside a time predicted elsewhere.
 
-    Formula:  interval = [t / e^width, t · e^width]
+    Formula:  that of `expectation.interval`: [t / e^width, t · e^width], nothing faster than the bound
     """
-    spread = exp(width)
+    found = interval(form, seconds, width)
     return ScoredRow(
         case=item,
         form=form,
         familiarity=familiarity,
-        bound_s=_at_shares(form, 1.0, 1.0),
-        fixed_s=_at_shares(form, FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE),
-        predicted_s=seconds,
-        low_s=seconds / spread,
-        high_s=seconds * spread,
+        bound_s=bound_of(form),
+        fixed_s=bound_of(form, FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE),
+        predicted_s=found.seconds,
+        low_s=found.low_s,
+        high_s=found.high_s,
     )
-
-
-def _at_shares(form: Shape, bandwidth_share: float, compute_share: float) -> float:
-    """The phase at stated shares of both peaks: what a roofline alone says.
-
-    Formula:  a step is max(memory / s, compute / m); e2e is prefill + (n - 1)·step; a first token is one prompt
-    Unit:     seconds
-    """
-
-    def step(terms: StepTerms | None) -> float:
-        if terms is None:
-            return 0.0
-        memory = sum(terms.values[:_NUM_MEMORY]) / bandwidth_share
-        return max(memory, sum(terms.values[_NUM_MEMORY:_NUM_COUNTED]) / compute_share)
-
-    phase = form.question.phase
-    if phase in (Phase.DECODE, Phase.SERVING_TPOT):
-        return step(form.decode)
-    if phase in (Phase.PREFILL, Phase.SERVING_TTFT):
-        return step(form.prefill)
-    return step(form.prefill) + (form.question.output_tokens - 1) * step(form.decode)
 
 
 def ask(cases: Iterable[Case]) -> tuple[list[tuple[Case, Shape]], dict[str, int]]:

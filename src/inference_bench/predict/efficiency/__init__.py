@@ -4,7 +4,7 @@ In:   a setting (model, formats, machine, engine) and a question (phase, batch, 
 Out:  an expected time with an 80 % interval; the same as a StepCost
 Read next by: fit, plan, score.
 
-Read in this order: setting, terms, effects, question, parameters, expectation, calibration, served.
+Read in this order: setting, terms, effects, question, bounds, parameters, expectation, calibration, served.
 """
 
 from inference_bench.predict.efficiency.calibration import Observation, OwnMeasurements, calibrate, own_measurements

@@ -77,7 +77,7 @@ class OwnMeasurements:
     """What a user's own measurements of one engine on one machine say of it.
 
     Where:  offsets are those of `calibrate`; num_decode and num_prefill are the rows that timed tokens and prompts;
-            origin says where the rows are from
+            origin says where the rows are from, left_out which of them cannot be, and why
     """
 
     engine: str
@@ -86,6 +86,7 @@ class OwnMeasurements:
     num_decode: int
     num_prefill: int
     origin: str
+    left_out: tuple[str, ...] = ()
 
     @property
     def num_rows(self) -> int:
@@ -103,6 +104,7 @@ class OwnMeasurements:
         return (
             f"{self.num_rows} own row(s) of {self.engine} on {self.machine} ({self.origin}) correct the fit: "
             f"{', '.join(moved) or 'it was right within half a percent'}"
+            f"{'; left out: ' if self.left_out else ''}{'; '.join(self.left_out)}"
         )
 
 
@@ -112,13 +114,15 @@ def _moved(name: str, offset: float) -> str:
     return f"{name.replace('_', ' ')} ×{math.exp(offset):.2f}"
 
 
-def own_measurements(engine: str, machine: str, rows: Sequence[Observation], origin: str) -> OwnMeasurements:
+def own_measurements(
+    engine: str, machine: str, rows: Sequence[Observation], origin: str, left_out: tuple[str, ...] = ()
+) -> OwnMeasurements:
     """The corrections that some rows of one engine on one machine give.
 
     Raises:  RequestError where the machine's rates are not known
     """
     prompts = sum(row.question.phase in _PROMPT_PHASES for row in rows)
-    return OwnMeasurements(engine, machine, calibrate(rows), len(rows) - prompts, prompts, origin)
+    return OwnMeasurements(engine, machine, calibrate(rows), len(rows) - prompts, prompts, origin, left_out)
 
 
 def calibrate(

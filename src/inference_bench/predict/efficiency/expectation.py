@@ -18,6 +18,7 @@ from typing import Final
 
 from inference_bench.accounting.work import SequenceStep
 from inference_bench.errors import RequestError
+from inference_bench.predict.efficiency.bounds import bound_of, bound_of_step
 from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
 from inference_bench.predict.efficiency.parameters import Calibration, Fitted, Parameters, fitted
 from inference_bench.predict.efficiency.question import Phase, Question, Shape, shape
@@ -44,7 +45,7 @@ NO_OFFSETS: Final[Offsets] = {}
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An expected time and the interval that holds 4 of 5 measurements.
+    """An expected time and the interval that holds 4 of 5 measurements; neither begins before the bound.
 
     Unit:  seconds
     """
@@ -202,12 +203,22 @@ def expect(
     Unit:    seconds
     Raises:  RequestError where the machine's rates are not known
     """
-    known = known or fitted()
-    seconds = answer(shape(question), parameters_for(question, known), offsets).seconds
+    known, form = known or fitted(), shape(question)
+    seconds = answer(form, parameters_for(question, known), offsets).seconds
     setting = question.setting
     familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool)
-    spread = math.exp(known.width(question.phase.value, familiarity, calibration))
-    return Expectation(seconds, seconds / spread, seconds * spread)
+    return interval(form, seconds, known.width(question.phase.value, familiarity, calibration))
+
+
+def interval(form: Shape, seconds: float, width: float) -> Expectation:
+    """A predicted time and its interval, of which nothing is faster than the bound.
+
+    Formula:  t = max(t, bound); [max(t / e^width, bound), t · e^width]
+    Unit:     seconds
+    """
+    least, spread = bound_of(form), math.exp(width)
+    middle = max(seconds, least)
+    return Expectation(middle, max(middle / spread, least), middle * spread)
 
 
 @dataclass(frozen=True)
@@ -239,13 +250,22 @@ class EngineCost:
 
         Raises:  RequestError where the machine's rates are not known
         """
-        is_decode = is_decode_step(sequences)
-        terms = step_terms(self.setting, self.limits, sequences, is_decode=is_decode)
+        terms = self._terms(sequences)
         parts = [
-            value * self._factor(term, is_decode) if value > 0 else 0.0
+            value * self._factor(term, terms.is_decode) if value > 0 else 0.0
             for term, value in zip(TERMS, terms.values, strict=True)
         ]
         return overlap(parts, self.known.norm)[2] + sum(parts[_NUM_OVERLAPPED:])
+
+    def bound_s(self, sequences: Sequence[SequenceStep]) -> float:
+        """What no step takes less than, at the same peaks.
+
+        Raises:  RequestError where the machine's rates are not known
+        """
+        return bound_of_step(self._terms(sequences))
+
+    def _terms(self, sequences: Sequence[SequenceStep]) -> StepTerms:
+        return step_terms(self.setting, self.limits, sequences, is_decode=is_decode_step(sequences))
 
     def _factor(self, term: str, is_decode: bool) -> float:
         found = self._factors.get((term, is_decode))

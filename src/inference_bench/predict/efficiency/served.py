@@ -57,7 +57,7 @@ def describe_expectation(setting: Setting, own: OwnMeasurements | None) -> Itera
     known, machine = fitted(), setting.machine
     yield (
         f"expected times: efficiencies fitted on {format_count(known.num_rows)} published rows, as of {known.source.as_of}; "
-        f"{_seen(setting, familiarity_of(setting, known))}; intervals hold 4 of 5 measurements"
+        f"{_seen(setting, familiarity_of(setting, known))}; intervals hold 4 of 5 measurements and end at the bound"
     )
     if machine.origin is Origin.MEASURED:
         yield (
