@@ -125,9 +125,10 @@ def test_planning_factors_are_not_cut_off() -> None:
 def test_a_prefill_below_the_bound_of_32_bit_sums_is_explained_in_plan_as_in_fit(machine: str, is_said: bool) -> None:
     values = {"model": "x", "machine": machine, "engine": "ollama", "traffic": TRAFFIC}
     qwen = known_loaded_model("qwen3-8b")
-    found = plan(scenario_from_mapping(values), qwen, hardware(machine))
+    fast = OwnMeasurements("llama.cpp", hardware(machine).name, {"compute/prefill": -2.0}, 0, 4, "mine.csv")
+    found = plan(replace(scenario_from_mapping(values), own=fast), qwen, hardware(machine))
     line = "what is expected of prefill lies below the bound, which takes 32-bit accumulation"
-    for answer in (found, fit(qwen, hardware(machine), FitRequest(engine="llama.cpp"))):
+    for answer in (found, fit(qwen, hardware(machine), FitRequest(engine="llama.cpp", own=fast))):
         assert any(said.startswith(line) for said in answer.assumptions) == is_said
 
 
