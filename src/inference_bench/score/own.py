@@ -20,6 +20,7 @@ from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weight_plan import weight_plan
 from inference_bench.accounting.weights import count_loaded_weights, count_weights
 from inference_bench.errors import MeasurementTableError, RequestError, RunFolderError, UnknownNameError
+from inference_bench.facts.fields import shown
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.load import known_model
 from inference_bench.facts.models import LoadedModel, ModelSpec
@@ -42,6 +43,7 @@ RESULT_FILE: Final = "result.json"
 _SCHEMA: Final = "inference-bench/verify/"
 _MOST_SHOWN: Final = 5
 _MOST_TOKENS: Final = 100_000_000
+_LEAST, _MOST = 1e-9, 1e14  # of seconds and of bytes that anyone measured
 _STAND_IN: Final = "RTX 4090"  # read in place of a machine that only the user knows, and then exchanged for theirs
 
 
@@ -71,16 +73,16 @@ def _from_table(path: Path, engine: str, machine: HardwareSpec) -> list[Observat
     asked = [_observation(row, machine) for row in mine if not row.is_suspect]
     usable = [item for item in asked if isinstance(item, Observation)]
     if not usable:
-        reasons = _listed(item for item in asked if isinstance(item, str))
+        reasons = _listed((item for item in asked if isinstance(item, str)), "their notes doubt all of them")
         raise RequestError(f"{path.name}: no row of {engine} on {machine.name} can be used: {reasons}")
     return usable
 
 
-def _listed(found: Iterator[str]) -> str:
+def _listed(found: Iterator[str], nothing: str = "no rows") -> str:
     """What there is, each once."""
     different = sorted(set(found))
     more = f" and {len(different) - _MOST_SHOWN} more" if len(different) > _MOST_SHOWN else ""
-    return f"{'; '.join(different[:_MOST_SHOWN])}{more}" if different else "no rows"
+    return f"{'; '.join(different[:_MOST_SHOWN])}{more}" if different else nothing
 
 
 def _is_asked(row: MeasuredRow, engine: str, machine: HardwareSpec) -> bool:
@@ -162,7 +164,9 @@ def _served(result: Mapping[str, Any], path: Path, model: LoadedModel | None) ->
     label = str(weights.get("format", "")).split(" + ")[0]
     counted = count_loaded_weights(model, None) if same and model else count_weights(spec, weight_plan(label))
     size = weights.get("bytes")
-    return ServedModel(spec, counted, fmt), float(size) / counted.total if size and _is_number(size) else 1.0
+    if size is not None and not _is_number(size):
+        raise RunFolderError(f"{path.name}: the weights have {shown(size)} bytes; a number above 0 is needed")
+    return ServedModel(spec, counted, fmt), float(size) / counted.total if size else 1.0
 
 
 def _spec(identity: Mapping[str, Any], name: str, model: LoadedModel | None) -> ModelSpec | None:
@@ -196,4 +200,4 @@ def _point(point: Any, what: str) -> tuple[Phase, int, int, float]:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and _LEAST <= value <= _MOST
