@@ -165,7 +165,9 @@ def _served(result: Mapping[str, Any], path: Path, model: LoadedModel | None) ->
     counted = count_loaded_weights(model, None) if same and model else count_weights(spec, weight_plan(label))
     size = weights.get("bytes")
     if size is not None and not _is_number(size):
-        raise RunFolderError(f"{path.name}: the weights have {shown(size)} bytes; a number above 0 is needed")
+        raise RunFolderError(
+            f"{path.name}: the weights have {shown(size)} bytes; a number from {_LEAST:g} to {_MOST:g} is needed"
+        )
     return ServedModel(spec, counted, fmt), float(size) / counted.total if size else 1.0
 
 
@@ -195,7 +197,9 @@ def _point(point: Any, what: str) -> tuple[Phase, int, int, float]:
     counts: Sequence[Any] = (values.get("batch"), values.get("context_tokens"))
     sound = all(type(count) is int and 1 <= count <= _MOST_TOKENS for count in counts)
     if values.get("phase") not in ("decode", "prefill") or not sound or not _is_number(values.get("measured_s")):
-        raise MeasurementTableError(f"{what} needs a phase, a batch, context_tokens and a measured_s above zero")
+        raise MeasurementTableError(
+            f"{what} needs a phase, a batch, context_tokens and a measured_s above zero, from {_LEAST:g} to {_MOST:g}"
+        )
     return Phase(values["phase"]), values["batch"], values["context_tokens"], float(values["measured_s"])
 
 

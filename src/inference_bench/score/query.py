@@ -265,6 +265,7 @@ def _is_plain(model: ModelSpec) -> bool:
     return params.active == params.total and len(model.attention_groups()) == len(tuple(model.mixer_groups()))
 
 
+@cache
 def _weights(model: str, params_billions: float | None, plan: str) -> WeightCount:
     found = _counted_weights(_model(model, params_billions)[0], plan)
     if found is None:
