@@ -469,3 +469,12 @@ def test_a_file_that_is_no_text_is_told_what_was_asked_for(capsys: pytest.Captur
     for arguments, needed in ((["plan", str(path)], "a scenario"), ([*ROOF[:-1], str(path)], "a machine described")):
         assert main(arguments) == 2
         assert needed in one_plain_line(capsys)
+
+
+def test_limits_of_a_machine_without_end_stay_within_100_columns(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine = tmp_path / "m.toml"
+    machine.write_text('name = "t"\nmemory = 1e24\nbandwidth = 1e-3\n[peak]\nbf16 = 1e-3\n')
+    assert main(["fit", "qwen3-8b", "--on", str(machine), "--sequences", "1000000000"]) in (0, 1)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100
