@@ -9,6 +9,7 @@ import pytest
 from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, gap_chart, roofline_chart
 from inference_bench.errors import MissingExtraError
 from inference_bench.render import prepare_svg, svg, svg_or_none
+from inference_bench.report.picture import picture_page, picture_svg
 from report.sample import hostile_result, sample_result, with_findings
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -118,3 +119,19 @@ def test_without_the_package_that_draws_the_error_names_what_to_install(monkeypa
 
 def test_with_the_package_that_draws_there_is_something_to_hand_to_a_report() -> None:
     assert svg_or_none() is svg
+
+
+NOT_XML = "".join(map(chr, (*range(9), 11, 12, *range(14, 32), 0x7F, 0x9B, 0xD800, 0xFFFE, 0xFFFF)))
+
+
+def test_a_name_with_characters_that_xml_has_not_is_drawn_with_marks_for_them() -> None:
+    spec = roofline_chart(sample_result())
+    assert spec is not None
+    named = {**spec, "description": f"of {NOT_XML}\u6f22", "title": f"<b>{NOT_XML}</b>"}
+    drawn = svg(named)
+    root = ElementTree.fromstring(drawn)
+    assert root.get("aria-label") == f"of {chr(0xFFFD) * len(NOT_XML)}\u6f22"
+    for text in (drawn, picture_svg(named, drawn), picture_page(named, drawn)):
+        assert not set(text) & set(NOT_XML)
+    ElementTree.fromstring(picture_svg(named, drawn))
+    assert ElementTree.fromstring(prepare_svg(EVIL, f"a{NOT_XML}", "x")).get("aria-label", "").startswith("a\ufffd")

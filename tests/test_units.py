@@ -91,3 +91,32 @@ def test_lengths_in_tokens_follow_the_fields_powers_of_two() -> None:
     ]
     with pytest.raises(QuantityError, match="suffix"):
         units.parse_tokens("32GB")
+
+
+@pytest.mark.parametrize(
+    ("shown", "text"),
+    [
+        (units.format_number(1.2345e-30), "1.23e-30"),
+        (units.format_number(-1.2345e-300), "-1.23e-300"),
+        (units.format_number(1.2345e300), "1.23e+300"),
+        (units.format_number(9.996e14), "1.00e+15"),
+        (units.format_number(9.99e14), "999,000,000,000,000"),
+        (units.format_number(1e-9), "0.00000000100"),
+        (units.format_seconds(5e-324), "4.94e-315 ns"),
+        (units.format_seconds(1e300), "1.00e+300 s"),
+        (units.format_fraction(1e-300), "1.00e-298 %"),
+        (units.format_si(1e300, "B/s"), "1.00e+282 EB/s"),
+    ],
+)
+def test_a_number_of_any_size_is_short(shown: str, text: str) -> None:
+    assert shown == text
+
+
+@pytest.mark.parametrize("text", ["1%%", "%1", "1%5", "%", "1 % %"])
+def test_a_share_has_one_percent_sign_behind_its_number(text: str) -> None:
+    with pytest.raises(QuantityError):
+        units.parse_fraction(text)
+
+
+def test_a_percentage_may_have_spaces() -> None:
+    assert units.parse_fraction(" 25 % ") == 0.25

@@ -15,7 +15,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable
-from typing import Final
+from typing import Any, Final
 from xml.etree import ElementTree
 
 from inference_bench.charts import PALETTE, Spec
@@ -28,6 +28,7 @@ _DROPPED_ATTRIBUTES: Final = frozenset(
     {"font-family", "pointer-events", "aria-hidden", "aria-roledescription", "role", "width", "height", "version"}
 )
 _KEPT_SIZE: Final = frozenset({"rect"})
+_NOT_XML: Final = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _VARIABLES: Final = {light: f"var(--{role}, {light})" for role, (light, _) in PALETTE.items()}
 
 
@@ -42,6 +43,7 @@ def svg(spec: Spec, label: str | None = None) -> str:
         raise MissingExtraError(
             "charts need the package vl-convert-python; install it with: pip install 'inference-bench[bench]'"
         ) from None
+    spec = _writable(spec)
     drawn = vl_convert.vegalite_to_svg(spec, vl_version=_VEGA_LITE_VERSION, allowed_base_urls=[])
     prefix = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:8]
     return prepare_svg(drawn, label or str(spec.get("description", "chart")), prefix)
@@ -59,8 +61,22 @@ def prepare_svg(drawn: str, label: str, id_prefix: str) -> str:
     """
     root = ElementTree.fromstring(drawn)
     _clean(root, id_prefix)
-    root.attrib.update({"xmlns": _SVG_NAMESPACE, "role": "img", "aria-label": label})
+    root.attrib.update({"xmlns": _SVG_NAMESPACE, "role": "img", "aria-label": xml_text(label)})
     return ElementTree.tostring(root, encoding="unicode")
+
+
+def xml_text(text: str) -> str:
+    """The text with a mark in place of every character that XML does not allow, such as a control character."""
+    return _NOT_XML.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def _writable(value: Any) -> Any:
+    """A specification whose every text XML can hold."""
+    if isinstance(value, str):
+        return xml_text(value)
+    if isinstance(value, dict):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    return [_writable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _clean(element: ElementTree.Element, id_prefix: str) -> None:

@@ -38,6 +38,8 @@ _BINARY: Final = {"Ki": KIBI, "Mi": MEBI, "Gi": GIBI, "Ti": TEBI, "Pi": 1 << 50,
 _SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "µ": Decimal("1e-6"), "n": Decimal("1e-9")}
 _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-zµ/]*)\s*")
 _LARGEST_EXPONENT: Final = 30
+_LEAST_WRITTEN_OUT: Final = 1e-9
+_LEAST_WITH_EXPONENT: Final = 1e15
 
 
 def _split(text: str, what: str) -> tuple[Decimal, str]:
@@ -159,8 +161,9 @@ def parse_fraction(text: str, what: str = "fraction") -> float:
     >>> parse_fraction("0.25"), parse_fraction("25%")
     (0.25, 0.25)
     """
-    number, unit = _split(text.replace("%", ""), what)
-    value = float(number) / (100 if text.rstrip().endswith("%") else 1)
+    stripped = text.strip()
+    number, unit = _split(stripped.removesuffix("%"), what)
+    value = float(number) / (100 if stripped.endswith("%") else 1)
     if unit or not 0 <= value <= 1:
         raise QuantityError(f"{what} {text!r} must lie between 0 and 1, or be a percentage")
     return value
@@ -170,6 +173,8 @@ def _digits(value: float, significant: int, separator: str = "") -> str:
     if value == 0:
         return "0"
     rounded = float(f"{value:.{significant - 1}e}")
+    if not _LEAST_WRITTEN_OUT <= abs(rounded) < _LEAST_WITH_EXPONENT:
+        return f"{value:.{significant - 1}e}"
     decimals = max(0, significant - 1 - math.floor(math.log10(abs(rounded))))
     return f"{value:{separator}.{decimals}f}"
 

@@ -6,10 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
 from inference_bench.cli.main import build_parser, main
+from inference_bench.cli.output import print_json
 from shapes import REFERENCE_CONFIG
 
 
@@ -359,3 +361,120 @@ def test_fit_without_an_engine_does_not_load_the_efficiency_model() -> None:
         "sys.exit(any('predict.efficiency' in name for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, check=False).returncode == 0
+
+
+ROOF = ["roofline", "qwen3-8b", "--on", "rtx-4090"]
+HOSTILE = "a\x1b[31m\x9b\u202e\u2066\n\u2028b"
+
+
+def one_plain_line(capsys: pytest.CaptureFixture[str]) -> str:
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    (line,) = shown.err.splitlines()
+    assert line.isprintable()
+    return line
+
+
+def test_what_a_terminal_would_act_on_is_a_mark_in_every_error(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "e\x1b[31m\u202e"
+    folder.mkdir()
+    table = tmp_path / "t.csv"
+    table.write_text(
+        "model,weight_format,hardware,engine,phase,batch_or_concurrency,input_len,output_len,metric,value,unit\n"
+        "a,BF16,\x1b[31m,\x1b[32m,decode,1,1,1,tpot_ms,7,ms\n"
+    )
+    for arguments in (
+        [*ROOF, "--compute", HOSTILE],
+        [*ROOF, "--chart", str(tmp_path / HOSTILE / "q.svg")],
+        ["fit", "qwen3-8b", "--on", "rtx-4090", "--compute", HOSTILE],
+        ["fit", "qwen3-8b", "--on", "rtx-4090", "--engine", "vllm", "--measured", str(table)],
+        ["fit", str(folder)],
+        ["plan", str(folder)],
+        ["plan", f"{HOSTILE}.toml"],
+        ["score", str(folder)],
+    ):
+        assert main(arguments) in (2, 3)
+        assert one_plain_line(capsys).startswith("inference-bench: ")
+    with pytest.raises(SystemExit):
+        main(["fit", "qwen3-8b", HOSTILE])
+    assert "unrecognized arguments" in one_plain_line(capsys)
+
+
+def test_json_escapes_what_a_terminal_would_act_on_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
+    value = {"name": f"{HOSTILE}\x7f\U000e0041 \u6f22\u00b5\u00e9 \\u009b"}
+    print_json(value)
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == value
+    assert all(line.isprintable() for line in shown.splitlines())
+    assert "\u6f22\u00b5\u00e9" in shown
+    assert "\\u009b\\u202e\\u2066\\n\\u2028b\\u007f" in shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--chart", ""], "no known kind"),
+        (["--batch-chart", ""], "no known kind"),
+        (["--chart", "d.svg/"], "no known kind"),
+        (["--chunk", ""], "chunk ''"),
+        (["--chart", "d.svg", "--batch-chart", "./d.svg"], "a file of its own"),
+    ],
+)
+def test_a_chart_that_cannot_be_written_is_refused(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main([*ROOF, *arguments]) == 2
+    assert message in one_plain_line(capsys)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["svg", "html", "json"])
+def test_charts_of_a_machine_with_control_characters_in_its_name_are_sound(tmp_path: Path, kind: str) -> None:
+    machine = tmp_path / "m.toml"
+    machine.write_text(
+        'name = "x\\u001b[31m\\u0000\\u0001"\nmemory = "24 GB"\nbandwidth = "1 TB/s"\n[peak]\nbf16 = "165 TFLOPS"\n'
+    )
+    charts = [tmp_path / f"{name}.{kind}" for name in ("roof", "batch")]
+    command = ["roofline", "qwen3-8b", "--on", str(machine), "--chart", str(charts[0]), "--batch-chart", str(charts[1])]
+    assert main(command) == 0
+    for chart in charts:
+        text = chart.read_text(encoding="utf-8")
+        assert all(char.isprintable() or char == "\n" for char in text)
+        if kind == "svg":
+            ElementTree.fromstring(text)
+
+
+@pytest.mark.parametrize(("module", "arguments", "kept"), [("score", ["x.csv"], False), ("probe", [], True)])
+def test_only_a_command_that_measures_says_that_measurements_are_kept(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, module: str, arguments: list[str], kept: bool
+) -> None:
+    def interrupted(_: object) -> int:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(f"inference_bench.cli.{module}.run", interrupted)
+    assert main([module, *arguments]) == 130
+    assert ("is kept" in one_plain_line(capsys)) is kept
+
+
+def test_a_file_that_is_no_text_is_told_what_was_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "bin.toml"
+    path.write_bytes(b"\xff\xfe\x00")
+    for arguments, needed in ((["plan", str(path)], "a scenario"), ([*ROOF[:-1], str(path)], "a machine described")):
+        assert main(arguments) == 2
+        assert needed in one_plain_line(capsys)
+
+
+def test_limits_of_a_machine_without_end_stay_within_100_columns(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine = tmp_path / "m.toml"
+    machine.write_text('name = "t"\nmemory = 1e24\nbandwidth = 1e-3\n[peak]\nbf16 = 1e-3\n')
+    assert main(["fit", "qwen3-8b", "--on", str(machine), "--sequences", "1000000000"]) in (0, 1)
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 100

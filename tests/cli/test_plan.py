@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from inference_bench.cli.main import main
+from inference_bench.report.text import display_columns
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 REFERENCE = str(EXAMPLES / "reference.toml")
@@ -304,3 +305,51 @@ def test_own_rows_move_the_plan_of_their_machine(capsys: pytest.CaptureFixture[s
     assert after[1] == before[1]
     assert main([*REQUEST, "--on", "h100", "--engine", "vllm", "--measured", str(mine)]) == 2
     assert "has no row of vllm on H100 SXM5 80GB" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("section", "values"),
+    [
+        ("traffic", "requests_per_day = 1e-6\ntarget_utilisation = 1e-6"),
+        ("prices", "usd_per_hour = 1e-9\nutilisation = 1e-6"),
+        ("prices", "usd_per_hour = 1e14\nutilisation = 1e-6"),
+        ("assumptions", "mfu = 1e-6\nbandwidth_share = 1e-6"),
+        ("objectives", "tpot = 1e-9\nttft = 1e-9\ne2e = 1e14"),
+        ("speculation", "alpha = 0\ngamma = 4\nc = 1e-9\nv = 1e-6"),
+        ("owned", "price_usd = 1e14\nyears = 1e-3\nwatts = 1e-6\nusd_per_kwh = 1e14\nutilisation = 1e-6"),
+    ],
+)
+def test_the_least_and_the_most_that_a_scenario_may_say_is_answered_within_100_columns(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, section: str, values: str
+) -> None:
+    traffic = "" if section == "traffic" else "requests_per_day = 20000\n"
+    rest = f"{values}\n" if section == "traffic" else f"[{section}]\n{values}\n"
+    path = tmp_path / "least.toml"
+    path.write_text(
+        f'model = "qwen3-8b"\nmachine = "rtx-4090"\n[traffic]\nprompt = 4000\noutput = 500\n{traffic}{rest}'
+    )
+    assert main(["plan", str(path)]) in (0, 1)
+    shown = capsys.readouterr()
+    assert shown.err == ""
+    assert max(map(display_columns, shown.out.splitlines())) <= 100
+
+
+def test_wide_names_of_compared_machines_stay_within_100_columns(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    paths = []
+    for number in range(3):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(
+            f'name = "{chr(0x6F22) * 60}{number}"\nmemory = "24 GB"\nbandwidth = "1 TB/s"\n[peak]\nbf16 = "165 TFLOPS"\n',
+            encoding="utf-8",
+        )
+        paths.append(str(path))
+    assert main([*REQUEST, "--compare", ",".join(paths)]) in (0, 1)
+    assert max(map(display_columns, capsys.readouterr().out.splitlines())) <= 100
+
+
+@pytest.mark.parametrize("text", ["", ",,,", " , "])
+def test_a_list_of_no_machines_is_refused(capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main([*SMALL, "--compare", text]) == 2
+    assert "name at least one" in capsys.readouterr().err

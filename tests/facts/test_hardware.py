@@ -154,7 +154,7 @@ def test_a_users_own_machine_may_state_its_interconnect_and_power() -> None:
     ("values", "message"),
     [
         ({"memory": "24 XB", "bandwidth": 1}, "unknown prefix"),
-        ({"bandwidth": None}, "bandwidth is None"),
+        ({"bandwidth": None}, "bandwidth is missing"),
         ({"bandwidth": -1}, "above zero"),
         ({"bandwidth": float("nan")}, "above zero"),
         ({"bandwidth": True}, "above zero"),

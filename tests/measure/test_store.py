@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import resource
 import signal
 from collections.abc import Iterator
@@ -225,3 +226,9 @@ def test_a_full_disk_leaves_the_old_meta_whole(run: RunFolder) -> None:
     assert (run.path / "meta.json").read_bytes() == before
     assert json.loads(before)["schema_version"] == 1
     assert len(list(run.path.iterdir())) == 1
+
+
+def test_records_that_are_a_pipe_are_refused_at_once(run: RunFolder) -> None:
+    os.mkfifo(run.path / "requests.jsonl")
+    with pytest.raises(RunFolderError, match="not a regular file"):
+        read_records(run.path)

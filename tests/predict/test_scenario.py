@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inference_bench.errors import RequestError
+from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.predict.scenario import scenario_from_mapping
 from predict.scenarios import EXAMPLES, changed
 
@@ -111,3 +111,33 @@ def test_every_key_is_in_the_page_about_scenarios() -> None:
     keys = [key for name in tables for key in getattr(scenario, name)]
     assert len(keys) > 30
     assert [key for key in keys if f"`{key}`" not in page and f"`[{key}]`" not in page] == []
+
+
+TINY = 5e-324
+SPECULATED = {"alpha": 0.8, "gamma": 4, "c": 0.1}
+OWNED = {"price_usd": 2000, "years": 3, "watts": 450, "usd_per_kwh": 0.2}
+# where a value stands, and the least one that is taken
+LEAST: list[tuple[str, str, dict[str, Any], float]] = [
+    ("traffic", "requests_per_day", {}, 1e-6),
+    ("traffic", "target_utilisation", {}, 1e-6),
+    ("traffic", "think_time", {}, 1e-9),
+    ("objectives", "tpot", {}, 1e-9),
+    ("prices", "utilisation", {}, 1e-6),
+    ("prices", "usd_per_hour", {}, 1e-9),
+    ("assumptions", "mfu", {}, 1e-6),
+    ("assumptions", "bandwidth_share", {}, 1e-6),
+    ("speculation", "v", SPECULATED, 1e-6),
+    ("owned", "years", OWNED, 1e-3),
+    ("owned", "watts", OWNED, 1e-6),
+    ("owned", "utilisation", OWNED, 1e-6),
+]
+
+
+@pytest.mark.parametrize(("section", "key", "beside", "least"), LEAST, ids=[f"{item[0]} {item[1]}" for item in LEAST])
+def test_a_value_too_small_to_mean_anything_is_refused(
+    section: str, key: str, beside: dict[str, Any], least: float
+) -> None:
+    for value in (TINY, least / 2):
+        with pytest.raises(ScenarioError, match=key):
+            scenario_from_mapping(changed(**{section: {**beside, key: value}}))
+    scenario_from_mapping(changed(**{section: {**beside, key: least}}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
@@ -93,3 +94,23 @@ def test_a_group_too_small_to_leave_rows_over_is_predicted_as_it_is(tmp_path: Pa
     scored, spent = score_calibrated(asked, fitted(), Calibration.SEVERAL)
     assert spent == 0
     assert [row.predicted_s for row in scored] == [score_row(item, form).predicted_s for item, form in asked]
+
+
+@pytest.mark.parametrize("mode", [Calibration.ONE, Calibration.SEVERAL])
+def test_the_order_of_the_rows_says_nothing(tmp_path: Path, mode: Calibration) -> None:
+    """Rows that are predicted alike differ in what was measured: which of them is spent must not hang on where it stands."""
+    kinds = [{}, {"model": "Qwen3-8B"}, {"engine": "SGLang"}]
+    rows = [
+        {**kind, "source": f"source {source}", "value": str(5 + source), "batch_or_concurrency": batch}
+        for kind in kinds
+        for source in range(4)
+        for batch in ("1", "8")
+    ]
+
+    def scores(ordered: list[dict[str, str]]) -> list[tuple[object, ...]]:
+        scored, _ = score_calibrated(ask_each(cases_of(tmp_path, *ordered))[0], fitted(), mode)
+        shown = [(row.case.row, row.predicted_s, row.low_s) for row in scored]
+        return sorted((row.engine, row.model, row.source, row.batch, *times) for row, *times in shown)
+
+    mixed = random.Random(5).sample(rows, len(rows))
+    assert scores(rows) == scores(rows[::-1]) == scores(mixed)

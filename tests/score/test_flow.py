@@ -137,3 +137,21 @@ def test_the_first_assumption_says_whether_the_rows_were_seen(tmp_path: Path) ->
     assert "3 rows were spent, one of each phase" in crossed.assumptions[-1]
     assert (crossed.calibration, crossed.cross_validation) == (Calibration.ONE, "device")
     assert (crossed.overall.predicted, crossed.overall.spent, crossed.overall.scored) == (24, 3, 21)
+
+
+def test_a_link_that_leads_back_to_itself_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "loop.csv").symlink_to("loop.csv")
+    for path in (tmp_path, tmp_path / "loop.csv"):
+        with pytest.raises(MeasurementTableError, match="link that leads to no file"):
+            score_tables([path])
+
+
+@pytest.mark.parametrize("mode", list(Calibration))
+def test_a_long_table_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: Calibration) -> None:
+    monkeypatch.setattr("inference_bench.score.watched.EVERY", 10)
+    monkeypatch.setattr("inference_bench.score.calibrated.EVERY", 10)
+    said: list[str] = []
+    score_tables([three_machines(tmp_path)], calibrate=mode, progress=said.append)
+    assert said[:4] == ["read 10 rows", "read 20 rows", "asked 10 rows", "asked 20 rows"]
+    assert said[-1].startswith("predicted ")
+    assert len(said) >= 7

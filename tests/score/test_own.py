@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -194,3 +195,44 @@ def test_a_folder_or_file_that_holds_no_result_is_refused(tmp_path: Path) -> Non
     (tmp_path / "result.json").write_text("{", encoding="utf-8")
     with pytest.raises(RequestError, match="not JSON"):
         calibration_from(tmp_path, "llama.cpp", HERE)
+
+
+def run_result(folder: Path, **changed: Any) -> Path:
+    """The result of a run of the engine on the card, with something else in it."""
+    result = {
+        "schema": "inference-bench/verify/1",
+        "machine": {"name": CARD.name},
+        "engine": {"name": "llama.cpp"},
+        "cache": {"format": "fp16"},
+        "model": {"name": "llama-3.1-8b", "weights": {"format": "q4_k_m", "bytes": changed.pop("bytes", 4.9e9)}},
+        "points": [{"phase": "decode", "batch": 1, "context_tokens": 512, "measured_s": 0.01} | changed],
+    }
+    path = folder / "result.json"
+    path.write_text(json.dumps(result))
+    return path
+
+
+@pytest.mark.parametrize("value", [1e308, 10**400, 5e-324, 0, -1, True])
+@pytest.mark.parametrize("key", ["bytes", "measured_s"])
+def test_a_run_with_a_number_that_nothing_has_is_refused(tmp_path: Path, key: str, value: float) -> None:
+    assert calibration_from(run_result(tmp_path), "llama.cpp", CARD, MODEL).num_rows == 1
+    with pytest.raises(RequestError, match=key):
+        calibration_from(run_result(tmp_path, **{key: value}), "llama.cpp", CARD, MODEL)
+
+
+def test_a_result_that_is_a_pipe_or_very_large_is_refused_at_once(tmp_path: Path) -> None:
+    pipe, large = tmp_path / "run" / "result.json", tmp_path / "large.json"
+    pipe.parent.mkdir()
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(65 << 20)
+    for path, what in ((pipe, "regular file"), (pipe.parent, "regular file"), (large, "larger than 64 MiB")):
+        with pytest.raises(RequestError, match=what):
+            calibration_from(path, "llama.cpp", CARD, MODEL)
+
+
+def test_a_table_that_doubts_all_its_rows_says_so(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(f"{HEADER},notes\n{row(100)},suspect\n", encoding="utf-8")
+    with pytest.raises(RequestError, match="their notes doubt all of them"):
+        calibration_from(path, "llama.cpp", CARD)

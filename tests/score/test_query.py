@@ -245,3 +245,21 @@ def test_a_value_so_many_times_as_large_is_a_time_so_many_times_as_long_or_short
     assert other.seconds == pytest.approx(
         one.seconds / factor if UNIT_OF_METRIC[metric] == "tok/s" else one.seconds * factor
     )
+
+
+@pytest.mark.parametrize(
+    ("text", "devices"),
+    [
+        ("TP8", "1"),
+        ("TP9999", "1"),
+        ("TP8xDP4", "8"),
+        ("TP4", "6"),
+        ("TP4xPP2", "4"),
+        ("PP4", "2"),
+        ("TP8 moeTP1/EP8", "1"),
+    ],
+)
+def test_a_layout_that_the_devices_cannot_hold_is_not_predicted(tmp_path: Path, text: str, devices: str) -> None:
+    found = the_case(tmp_path, parallelism=text, n_devices=devices)
+    assert (found.question, found.reason) == (None, "the parallelism does not go with the devices")
+    assert found.detail == f"{text} on {devices} device{'s' if devices != '1' else ''}"

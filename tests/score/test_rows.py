@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,58 @@ def test_a_file_that_is_no_table_is_refused_with_the_row(tmp_path: Path, content
 
 
 def test_a_file_that_is_not_there_or_a_folder_is_refused(tmp_path: Path) -> None:
-    for path in (tmp_path / "none.csv", tmp_path):
-        with pytest.raises(MeasurementTableError, match="no such file"):
+    for path, what in ((tmp_path / "none.csv", "no such file"), (tmp_path, "not a regular file")):
+        with pytest.raises(MeasurementTableError, match=what):
             read_rows(path)
+
+
+def test_a_pipe_a_device_and_a_link_to_itself_are_refused_at_once(tmp_path: Path) -> None:
+    pipe, loop = tmp_path / "pipe.csv", tmp_path / "loop.csv"
+    os.mkfifo(pipe)
+    loop.symlink_to(loop)
+    for path, what in ((pipe, "not a regular"), (Path(os.devnull), "not a regular"), (loop, "leads to no file")):
+        with pytest.raises(MeasurementTableError, match=what):
+            read_rows(path)
+
+
+@pytest.mark.parametrize(
+    ("notes", "doubted"),
+    [
+        ("suspect", True),
+        ("Suspect: far below; weights_gib=14.96", True),
+        ("depth=4;suspect", True),
+        ("depth=4,suspect", True),
+        ("it is suspect here", True),
+        ("quant and lengths not stated in file; total", True),
+        ("not suspect", False),
+        ("checked, not  suspect; depth=4", False),
+        ("unsuspected", False),
+        ("suspected", False),
+        ("non-suspect", False),
+        ("", False),
+    ],
+)
+def test_a_value_is_doubted_by_the_word_and_not_by_its_letters(tmp_path: Path, notes: str, doubted: bool) -> None:
+    (row,) = read_rows(write_table(tmp_path / "t.csv", {"notes": notes}))
+    assert row.is_suspect is doubted
+
+
+@pytest.mark.parametrize(
+    "text", ["nan", "NaN", "inf", "-inf", "Infinity", "1_000", "\u0664", "\uff11", "0x10", "1e", "."]
+)
+@pytest.mark.parametrize("column", ["batch_or_concurrency", "input_len", "n_devices", "value", "params"])
+def test_what_only_a_program_takes_for_a_number_is_refused(tmp_path: Path, column: str, text: str) -> None:
+    with pytest.raises(MeasurementTableError, match=column):
+        read_rows(write_table(tmp_path / "t.csv", {column: text}))
+
+
+@pytest.mark.parametrize("text", ["16", "16.0", "1.6e1", "+16", "16."])
+def test_ways_of_writing_a_number_are_read_alike(tmp_path: Path, text: str) -> None:
+    (row,) = read_rows(write_table(tmp_path / "t.csv", {"batch_or_concurrency": text, "value": text}))
+    assert (row.batch, row.value) == (16, 16.0)
+
+
+@pytest.mark.parametrize("text", ["max-throughput", "Offline", "Infinite"])
+def test_a_word_for_the_batch_is_kept(tmp_path: Path, text: str) -> None:
+    (row,) = read_rows(write_table(tmp_path / "t.csv", {"batch_or_concurrency": text}))
+    assert (row.batch, row.batch_text) == (None, text)

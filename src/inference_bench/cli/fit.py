@@ -29,10 +29,10 @@ def run(options: argparse.Namespace) -> int:
     request = FitRequest(
         weights=options.weights,
         cache=options.kv,
-        context_tokens=parse_tokens(options.context, "context") if options.context else None,
+        context_tokens=parse_tokens(options.context, "context") if options.context is not None else None,
         sequences=parse_count(options.sequences, "sequences"),
         engine=engine.allocation,
-        overhead_bytes=parse_bytes(options.overhead, "overhead") if options.overhead else None,
+        overhead_bytes=parse_bytes(options.overhead, "overhead") if options.overhead is not None else None,
         compute_format=options.compute,
         devices=parse_count(options.devices, "devices"),
         split=Split(options.split),
@@ -41,13 +41,13 @@ def run(options: argparse.Namespace) -> int:
     )
     model = load_model(options.model)
     if options.on == "all":
-        if options.measured:
+        if options.measured is not None:
             raise RequestError("own measurements are of one machine; name it instead of ranking all")
         return _rank(model, request, options.json)
-    machine = machine_named(options.on) if options.on else None
+    machine = machine_named(options.on) if options.on is not None else None
     if options.suggest and machine is None:
         raise RequestError("suggestions need a machine to fit; name one")
-    if options.measured:
+    if options.measured is not None:
         request = _with_measurements(options.measured, engine, machine, model, request)
     return _answer(model, machine, request, options)
 

@@ -16,10 +16,12 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from inference_bench import __version__
+from inference_bench.cli.output import one_line
 from inference_bench.errors import InferenceBenchError
 
 INTERRUPTED: Final = 130
 WORLD_FAILED: Final = 3
+_MEASURING: Final = ("probe", "verify", "load")
 
 _ENGINE_HELP: Final = (
     "whose measured efficiencies the expected speeds are from, and for llama.cpp and vllm whose rule counts the cache; "
@@ -35,7 +37,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the request, where to read more, and exit 2."""
-        self.exit(2, f"{self.prog}: {message} (try {self.prog} --help)\n")
+        self.exit(2, f"{one_line(f'{self.prog}: {message}')} (try {self.prog} --help)\n")
 
 
 def build_parser() -> Parser:
@@ -309,28 +311,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return _run(namespace)
     except InferenceBenchError as error:
-        print(f"inference-bench: {' '.join(str(error).split())}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("inference-bench: interrupted; what was already measured is kept", file=sys.stderr)
+        _complain(
+            "interrupted; what was already measured is kept" if namespace.command in _MEASURING else "interrupted"
+        )
         return INTERRUPTED
     except BrokenPipeError:
         # the reader closed the pipe; send what Python would still flush into nothing, so that it does not complain
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WORLD_FAILED
     except OSError as error:
-        print(
-            f"inference-bench: {error.strerror or error}{f': {error.filename}' if error.filename else ''}",
-            file=sys.stderr,
-        )
+        _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
         return WORLD_FAILED
     except Exception as error:  # a mistake in this program: still one line, and still an exit code
-        print(
-            f"inference-bench: internal error ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
-            "please report it with the command that led to it",
-            file=sys.stderr,
+        _complain(
+            f"internal error ({type(error).__name__}: {' '.join(str(error).split())[:200]}); "
+            "please report it with the command that led to it"
         )
         return WORLD_FAILED
+
+
+def _complain(message: str) -> None:
+    """One line on stderr; what a file or an argument said in it cannot move the cursor or turn the text around."""
+    print(f"inference-bench: {one_line(message)}", file=sys.stderr)
 
 
 def _print_what_the_terminal_cannot_show_as_escapes() -> None:

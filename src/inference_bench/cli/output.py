@@ -3,14 +3,29 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
+
+_UNUSUAL: Final = re.compile(r"[^\n -~]")
 
 
 def print_json(value: Mapping[str, Any]) -> None:
     """One JSON object on stdout; a number that is not finite is a bug and raises."""
-    print(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    print(_UNUSUAL.sub(_escaped, text))
+
+
+def _escaped(found: re.Match[str]) -> str:
+    """A character that a terminal would act on, as JSON writes it in ASCII; any other stays."""
+    char = found[0]
+    return char if char.isprintable() else json.dumps(char)[1:-1].replace("\x7f", "\\u007f")
+
+
+def one_line(text: str) -> str:
+    """The text as one line of which a terminal shows every character: what it would act on becomes a mark."""
+    return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
 
 
 class ProgressLine:
@@ -24,7 +39,7 @@ class ProgressLine:
         """Show what is happening now."""
         if not self._live:
             return
-        line = " ".join(text.split())[:98]
+        line = one_line(text)[:98]
         print(f"\r{line.ljust(self._width)}", end="", file=sys.stderr, flush=True)
         self._width = len(line)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this ma
     Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package
     """
     path = Path(file)
-    if path.suffix not in KINDS:
+    if path.suffix not in KINDS or file.endswith(("/", os.sep)):
         raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
     if spec is None:
         raise RequestError(f"there is nothing to draw: {nothing}")

@@ -21,7 +21,7 @@ def run(options: argparse.Namespace) -> int:
         )
     finally:
         progress.done()
-    if options.chart:
+    if options.chart is not None:
         _draw(found, options.chart)
     _print(found, options.json)
     return 0

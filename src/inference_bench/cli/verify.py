@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from inference_bench.cli.machine import machine_named
-from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.output import ProgressLine, one_line, print_json
 from inference_bench.errors import RequestError
 from inference_bench.measure.here import remember_probe
 from inference_bench.measure.target import ApiKey
@@ -66,7 +66,7 @@ def _page(result: VerifyResult) -> str:
     try:
         return verify_html(result, svg_or_none())
     except Exception as error:  # the drawing library raises whatever its own parts raise
-        print(f"inference-bench: the plots could not be drawn: {' '.join(str(error).split())[:200]}", file=sys.stderr)
+        print(f"inference-bench: the plots could not be drawn: {one_line(str(error))[:200]}", file=sys.stderr)
         return verify_html(result, None)
 
 

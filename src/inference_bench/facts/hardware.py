@@ -152,6 +152,8 @@ def _amount(value: object, unit: str, what: str) -> float:
     from inference_bench.errors import QuantityError
     from inference_bench.units import parse_bytes, parse_rate
 
+    if value is None:
+        raise HardwareFileError(f"{what} is missing; give it as a number in {unit}, or text with a unit")
     if isinstance(value, str):
         try:
             value = parse_bytes(value, what) if unit == "B" else parse_rate(value, unit, what)

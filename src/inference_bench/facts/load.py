@@ -122,7 +122,7 @@ def read_toml(text: str) -> dict[str, Any]:
     if not _exists(path):
         raise ScenarioError(f"there is no file {text[:200]!r}; give a scenario in TOML that exists")
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(read_text(path, "a scenario in TOML"))
     except tomllib.TOMLDecodeError as error:
         raise ScenarioError(f"{path.name} is not valid TOML: {error}") from None
     except RequestError as error:
@@ -137,7 +137,7 @@ def _read_description(path: Path) -> Mapping[str, Any]:
     try:
         from inference_bench.facts.model_files import read_text
 
-        content = read_text(path)
+        content = read_text(path, "a machine described in TOML or JSON")
         return parse_json_object(content, path.name) if path.suffix == ".json" else tomllib.loads(content)
     except tomllib.TOMLDecodeError as error:
         raise HardwareFileError(f"{path.name} is not valid TOML: {error}") from None

@@ -22,6 +22,7 @@ from inference_bench.facts.source import Source
 CONFIG_NAME: Final = "config.json"
 QUANTIZATION_NAME: Final = "hf_quant_config.json"  # where TensorRT Model Optimizer puts what config.json may lack
 _GGUF_MAGIC: Final = b"GGUF"
+_MODEL: Final = "a config.json, a model folder or a model file"
 
 
 def load_model_path(path: Path) -> LoadedModel:
@@ -73,12 +74,12 @@ def needs_quantization(config: Mapping[str, Any]) -> bool:
     return not any(config.get(key) for key in ("quantization_config", "compression_config", "quantization"))
 
 
-def read_text(path: Path) -> str:
-    """The text of a configuration file.
+def read_text(path: Path, needed: str = _MODEL) -> str:
+    """The text of a configuration file; `needed` is what a message says to give instead of what is none.
 
     Raises:  ModelConfigError
     """
-    _require_regular(path)
+    _require_regular(path, needed)
     try:
         with path.open("rb") as file:
             content = file.read(MAX_JSON_BYTES + 1)  # whatever size the file says it has
@@ -90,13 +91,13 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise ModelConfigError(f"cannot read {path}: {error.strerror or error}") from None
     except UnicodeDecodeError:
-        raise ModelConfigError(f"{path.name} is not text in UTF-8; a config.json or a GGUF file is needed") from None
+        raise ModelConfigError(f"{path.name} is not text in UTF-8; {needed} is needed") from None
 
 
-def _require_regular(path: Path) -> None:
+def _require_regular(path: Path, needed: str = _MODEL) -> None:
     """Refuse what a read could block on or never end: a pipe, a device, a socket."""
     if not path.is_file():
-        raise ModelConfigError(f"{path} is not a regular file; give a config.json, a model folder or a model file")
+        raise ModelConfigError(f"{path} is not a regular file; {needed} is needed")
 
 
 def _begins_as_gguf(path: Path) -> bool:

@@ -13,23 +13,28 @@ import json
 import math
 import os
 import re
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from types import NoneType
 from typing import Any, Final, NoReturn, Self, get_args, get_origin, get_type_hints
 
 from inference_bench.errors import MeasurementError, RunFolderError, StorageError
 from inference_bench.records import RequestRecord
+from inference_bench.units import MEBI
 
 SCHEMA_VERSION: Final = 1
 META_FILE: Final = "meta.json"
 REQUESTS_FILE: Final = "requests.jsonl"
 
 _MAX_SAME_NAMES: Final = 100
+_MAX_OBJECT_BYTES: Final = 64 * MEBI
+_MAX_LINE_BYTES: Final = 64 * MEBI  # a record of millions of tokens stays below
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
@@ -223,17 +228,33 @@ def write_whole(path: Path, text: str) -> None:
 def read_json_object(path: Path) -> dict[str, object]:
     """The JSON object in a run's file.
 
-    Raises:   RunFolderError
+    Raises:   RunFolderError, also for what reading could block on (a pipe, a device), or that is too large
     """
     try:
-        value = json.loads(path.read_bytes())
+        _require_regular(path)
+        with path.open("rb") as file:
+            content = file.read(_MAX_OBJECT_BYTES + 1)
+        if len(content) > _MAX_OBJECT_BYTES:
+            raise RunFolderError(f"{path} is larger than {_MAX_OBJECT_BYTES // MEBI} MiB; no run writes that much")
+        value = json.loads(content)
     except OSError as error:
         raise RunFolderError(f"{path.parent} is not a run folder: {path.name}: {error.strerror}") from None
+    except RunFolderError:
+        raise
     except (ValueError, RecursionError):
         raise RunFolderError(f"{path.parent} is not a run folder: {path.name} is not JSON") from None
     if not isinstance(value, dict):
         raise RunFolderError(f"{path.parent} is not a run folder: {path.name} is not a JSON object")
     return value
+
+
+def _require_regular(path: Path) -> None:
+    """Refuse what a read could block on or never end: a pipe, a device, a socket.
+
+    Raises:   RunFolderError, OSError where there is nothing
+    """
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise RunFolderError(f"{path} is not a regular file; a run's own file is needed")
 
 
 def read_records(path: Path) -> StoredRecords:
@@ -243,19 +264,26 @@ def read_records(path: Path) -> StoredRecords:
     """
     folder = RunFolder.open(path)
     file = folder.path / REQUESTS_FILE
+    records: list[RequestRecord] = []
     try:
-        *lines, last = file.read_bytes().split(b"\n")
+        _require_regular(file)
+        with file.open("rb") as lines:
+            for number, line in enumerate(iter(partial(lines.readline, _MAX_LINE_BYTES), b""), start=1):
+                if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
+                    return StoredRecords(tuple(records), 1)
+                records.append(_record(line, f"{file} line {number}"))
     except FileNotFoundError:
         return StoredRecords((), 0)
     except OSError as error:
         raise RunFolderError(f"{file} cannot be read: {error.strerror}") from None
-    records = []
-    for number, line in enumerate(lines, start=1):
-        try:
-            records.append(record_from_json(line))
-        except (ValueError, RecursionError) as error:
-            raise RunFolderError(f"{file} line {number} is not a request record: {error}") from None
-    return StoredRecords(tuple(records), 1 if last else 0)
+    return StoredRecords(tuple(records), 0)
+
+
+def _record(line: bytes, what: str) -> RequestRecord:
+    try:
+        return record_from_json(line)
+    except (ValueError, RecursionError) as error:
+        raise RunFolderError(f"{what} is not a request record: {error}") from None
 
 
 def _make_new_folder(parent: Path, stem: str) -> Path:

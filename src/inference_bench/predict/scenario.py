@@ -34,6 +34,7 @@ from inference_bench.predict.scenario_fields import (
     read_token_count,
     read_tokens,
     read_volume,
+    read_years,
 )
 
 if TYPE_CHECKING:
@@ -353,7 +354,7 @@ def _owned(top: Section) -> Owned | None:
     section = _section(top, "owned", _OWNED)
     return Owned(
         price_usd=section.needed("price_usd", read_amount, "2000"),
-        years=section.needed("years", read_positive, "3"),
+        years=section.needed("years", read_years, "3"),
         watts=section.needed("watts", read_positive, "450"),
         usd_per_kwh=section.needed("usd_per_kwh", read_amount, "0.20"),
         utilisation=section.given("utilisation", read_share, 1.0),

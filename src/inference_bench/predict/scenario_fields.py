@@ -8,7 +8,6 @@ Read next by: scenario.
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
@@ -19,6 +18,11 @@ from inference_bench.units import parse_bytes, parse_count, parse_fraction, pars
 
 T = TypeVar("T")
 Reader = Callable[[object, str], T]
+_LEAST_SHARE: Final = 1e-6  # what is smaller is a slip, and lets quotients run out of the numbers there are
+_LEAST_PRICE: Final = 1e-9
+_LEAST_S: Final = 1e-9
+_LEAST_YEARS: Final = 1e-3
+_LEAST: Final = 1e-6  # of rates and factors
 _MOST: Final = 1e14  # beyond every price, rate and volume, and far from where floating point ends
 _PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(\d[\d_]*)(\.\d+)?([eE][+-]?\d+)?\s*")
 _LONGEST_TEXT: Final = 4096
@@ -54,9 +58,18 @@ def _within(value: float, what: str, low: float, high: float, allowed: str) -> f
 
 
 def read_positive(value: object, what: str) -> float:
-    """A number above zero: a rate, a factor, years."""
-    allowed = "a number above 0 (and at most 1e14)"
-    return _within(_number(value, what, allowed), what, math.ulp(0.0), _MOST, allowed)
+    """A number above zero: a rate, a factor."""
+    return _from(value, what, _LEAST)
+
+
+def read_years(value: object, what: str) -> float:
+    """A time in years above zero."""
+    return _from(value, what, _LEAST_YEARS)
+
+
+def _from(value: object, what: str, least: float) -> float:
+    allowed = f"a number above 0 (from {least:g} to {_MOST:g})"
+    return _within(_number(value, what, allowed), what, least, _MOST, allowed)
 
 
 def read_volume(value: object, what: str) -> float:
@@ -68,8 +81,9 @@ def read_volume(value: object, what: str) -> float:
 
 def read_amount(value: object, what: str) -> float:
     """A number of zero or more: a price, a share of a cost."""
-    allowed = "a number of 0 or more (at most 1e14)"
-    return _within(_number(value, what, allowed), what, 0.0, _MOST, allowed)
+    allowed = f"a number of 0 or more (0, or {_LEAST_PRICE:g} to {_MOST:g})"
+    amount = _number(value, what, allowed)
+    return _within(amount, what, _LEAST_PRICE if amount else 0.0, _MOST, allowed)
 
 
 def read_factor(value: object, what: str) -> float:
@@ -88,9 +102,8 @@ def read_probability(value: object, what: str) -> float:
 
 def read_share(value: object, what: str) -> float:
     """A share above 0 and at most 1, or a percentage: a utilisation."""
-    if (share := read_probability(value, what)) == 0:
-        raise ScenarioError(f"{what} is 0; a share above 0 and at most 1 is needed")
-    return share
+    allowed = f"a share above 0 (at least {_LEAST_SHARE:g}) and at most 1"
+    return _within(read_probability(value, what), what, _LEAST_SHARE, 1.0, allowed)
 
 
 def _whole(parse: Callable[[str, str], int], least: int, unit: str) -> Reader[int]:
@@ -119,7 +132,9 @@ read_bytes: Final = _whole(parse_bytes, 0, "bytes")
 def read_seconds(value: object, what: str) -> float:
     """A duration above zero: seconds, or text with a unit."""
     seconds = parse_seconds(_short(value, what), what) if isinstance(value, str) else _number(value, what, "a duration")
-    return _within(seconds, what, math.ulp(0.0), _MOST, "a duration above 0, such as 3 (seconds) or '100ms',")
+    return _within(
+        seconds, what, _LEAST_S, _MOST, "a duration above 0 (at least 1 ns), such as 3 (seconds) or '100ms',"
+    )
 
 
 def read_switch(value: object, what: str) -> bool:

@@ -228,10 +228,10 @@ def _speed_text(answer: FitAnswer) -> str:
     headers = ("speed", "bound", "at the bound", "expected", "limited by", "of peak compute")
     text = "\n".join(filter(None, [table(headers, rows, "lrrrlr"), _middle(answer, batch, context)]))
     limits = (
-        f"longest context for {batch} sequence(s): {format_count(answer.max_context_tokens)} tokens; "
+        f"longest context for {format_count(batch)} sequence(s): {format_count(answer.max_context_tokens)} tokens; "
         f"most sequences of {format_count(answer.cache.context_tokens)} tokens: {format_count(answer.max_sequences)}"
     )
-    return f"{text}\n{limits}"
+    return f"{text}\n{wrap(limits)}"
 
 
 def _middle(answer: FitAnswer, batch: int, context: int) -> str:

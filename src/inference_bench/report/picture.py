@@ -13,6 +13,7 @@ import re
 from typing import Final
 
 from inference_bench.charts import PALETTE, Spec
+from inference_bench.report.text import printable
 
 _FONT: Final = "sans-serif"
 _VARIABLE: Final = re.compile(r"var\(--\w+, (#[0-9a-f]{6})\)")
@@ -32,7 +33,7 @@ def picture_svg(spec: Spec, drawing: str) -> str:
 
 def picture_page(spec: Spec, drawing: str) -> str:
     """The drawing in a page of its own, light or dark as the reader's system is."""
-    title = html.escape(str(spec.get("description", "chart")))
+    title = html.escape(printable(str(spec.get("description", "chart"))))
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1"><style>\n'

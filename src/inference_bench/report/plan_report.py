@@ -8,7 +8,7 @@ Leaves out: arithmetic; every number was computed before
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inference_bench.origin import Origin
 from inference_bench.predict.plan import Plan
@@ -16,7 +16,7 @@ from inference_bench.predict.plan_load import LoadPlan
 from inference_bench.predict.plan_verdict import ObjectiveCheck
 from inference_bench.report.plan_cost_report import cost_text, format_usd
 from inference_bench.report.plan_interval_report import interval_text, serving_text
-from inference_bench.report.text import table, wrap
+from inference_bench.report.text import shorten, table, wrap
 from inference_bench.units import (
     MEGA,
     NOT_AVAILABLE,
@@ -37,6 +37,7 @@ class Row(NamedTuple):
     origin: Origin | None = None
 
 
+_MAX_HEADER_COLUMNS: Final = 36
 _COMPARED_NOTE = "USD/M: a million output tokens; USD/h: a replica; break-even: against the hosted price"
 _DIGITS = 4  # enough to recognise a figure worked out by hand
 
@@ -285,7 +286,7 @@ def comparison_text(answers: Sequence[Plan]) -> str:
     columns = [dict(_compared(answer)) for answer in answers]
     rows = [(name, *(column[name] for column in columns)) for name in columns[0]]
     rows = [row for row in rows if any(cell != NOT_AVAILABLE for cell in row[1:])]
-    headers = ("machine", *(_where(answer) for answer in answers))
+    headers = ("machine", *(shorten(_where(answer), _MAX_HEADER_COLUMNS) for answer in answers))
     align = f"l{'r' * len(answers)}"
     lines = [head, f"{table(headers, rows, align)}\n{_COMPARED_NOTE}"]
     lines += [_no(answer) for answer in answers if not answer.verdict.answer]

@@ -12,31 +12,39 @@ served there, which correct the machine together and then each its own setting.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import replace
 
 from inference_bench.predict.efficiency.calibration import Observation, calibrate
 from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, parameters_for
 from inference_bench.predict.efficiency.parameters import Calibration, Fitted
 from inference_bench.predict.efficiency.question import Shape
 from inference_bench.score.query import Case
+from inference_bench.score.rows import MeasuredRow
 from inference_bench.score.scoring import ScoredRow, score_row
+from inference_bench.score.watched import EVERY, Progress, silent, watched
+from inference_bench.units import format_count
 
 Asked = tuple[Case, Shape]
 
 
-def score_calibrated(asked: Sequence[Asked], known: Fitted, mode: Calibration) -> tuple[list[ScoredRow], int]:
+def score_calibrated(
+    asked: Sequence[Asked], known: Fitted, mode: Calibration, progress: Progress = silent
+) -> tuple[list[ScoredRow], int]:
     """The rows not spent, each predicted with the offsets of its own group, and how many were spent.
 
     Where:  a group is one engine on one machine in one phase; a group too small to have rows left over is predicted as
             it is
     """
     if mode is Calibration.NONE:
-        return [score_row(item, form, known) for item, form in asked], 0
+        return [score_row(item, form, known) for item, form in watched(asked, "predicted", progress)], 0
     scored: list[ScoredRow] = []
     spent = 0
     for group in _groups(asked, _engine_and_machine):
         rows, used = _one(group, known) if mode is Calibration.ONE else _several(group, known)
         scored += rows
         spent += used
+        if len(asked) > EVERY:
+            progress(f"predicted {format_count(len(scored))} of {format_count(len(asked))} rows")
     return scored, spent
 
 
@@ -88,11 +96,11 @@ def _model_and_format(pair: Asked) -> Hashable:
 
 
 def _groups(asked: Sequence[Asked], key: Callable[[Asked], Hashable]) -> list[list[Asked]]:
-    """Rows with the same key, in order of first appearance."""
+    """Rows with the same key, in the order of their keys, which the order of the rows says nothing about."""
     found: dict[Hashable, list[Asked]] = {}
     for pair in asked:
         found.setdefault(key(pair), []).append(pair)
-    return list(found.values())
+    return [found[key] for key in sorted(found, key=repr)]
 
 
 def middle(group: Sequence[Asked], known: Fitted) -> int | None:
@@ -101,8 +109,13 @@ def middle(group: Sequence[Asked], known: Fitted) -> int | None:
     if len(able) < 2:
         return None
 
-    def predicted(index: int) -> float:
-        form = group[index][1]
-        return answer(form, parameters_for(form.question, known)).seconds
+    def rank(index: int) -> tuple[float, str]:
+        item, form = group[index]
+        return answer(form, parameters_for(form.question, known)).seconds, _name(item.row)
 
-    return sorted(able, key=predicted)[len(able) // 2]
+    return sorted(able, key=rank)[len(able) // 2]
+
+
+def _name(row: MeasuredRow) -> str:
+    """What tells rows of the same predicted time apart, wherever they stand; never what was measured."""
+    return repr((replace(row, value=1.0, row=0), row.row))

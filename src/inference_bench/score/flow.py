@@ -8,7 +8,7 @@ Read next by: cli.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,9 +17,10 @@ from inference_bench.errors import MeasurementTableError, MissingExtraError, Req
 from inference_bench.predict.efficiency.parameters import INTERVAL_SHARE, Calibration, Fitted, fitted
 from inference_bench.score.calibrated import Asked, score_calibrated
 from inference_bench.score.query import Case, case
-from inference_bench.score.rows import MeasuredRow, read_rows
+from inference_bench.score.rows import MeasuredRow, each_row
 from inference_bench.score.scoring import FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE, ScoredRow, ask_each
 from inference_bench.score.summary import ScoreReport, report
+from inference_bench.score.watched import Progress, silent, watched
 from inference_bench.units import format_count, format_fraction
 
 _SPENT_FROM: Final = {
@@ -34,7 +35,7 @@ def score_tables(
     *,
     calibrate: Calibration | str = Calibration.NONE,
     cross_validate: str | None = None,
-    progress: Callable[[str], None] = lambda _: None,
+    progress: Progress = silent,
 ) -> ScoreReport:
     """How right the predictions are against tables of measurements.
 
@@ -44,11 +45,11 @@ def score_tables(
              MissingExtraError for cross-validation without NumPy
     """
     mode = _calibration(calibrate)
-    cases = [case(row) for row in _read(paths)]
-    asked, left = ask_each(cases)
+    cases = [case(row) for row in watched(_read(paths, progress), "asked", progress)]
+    asked, left = ask_each(watched(cases, "counted", progress))
     known = fitted()
     if cross_validate is None:
-        scored, _ = score_calibrated(asked, known, mode)
+        scored, _ = score_calibrated(asked, known, mode, progress)
     else:
         asked, alone = _with_others(asked, cross_validate)
         left += alone
@@ -72,10 +73,17 @@ def table_files(paths: Sequence[str | Path]) -> tuple[Path, ...]:
     """
     found: dict[Path, Path] = {}
     for file in (file for path in paths for file in _files(Path(path))):
-        found.setdefault(file.resolve(), file)
+        found.setdefault(_target(file), file)
     if not found:
         raise MeasurementTableError("no table was named; give CSV files of measurements, or a folder of them")
     return tuple(found.values())
+
+
+def _target(file: Path) -> Path:
+    try:
+        return file.resolve()
+    except (OSError, RuntimeError):  # a link that leads back to itself
+        return file.absolute()
 
 
 def _files(path: Path) -> Iterator[Path]:
@@ -88,9 +96,9 @@ def _files(path: Path) -> Iterator[Path]:
     yield from tables
 
 
-def _read(paths: Sequence[str | Path]) -> list[MeasuredRow]:
+def _read(paths: Sequence[str | Path], progress: Progress) -> list[MeasuredRow]:
     files = table_files(paths)
-    rows = [row for file in files for row in read_rows(file)]
+    rows = list(watched((row for file in files for row in each_row(file)), "read", progress))
     if not rows:
         raise MeasurementTableError(f"{files[0].name} row 1: a header and no rows; each row is one measurement")
     return rows
@@ -118,9 +126,7 @@ def _with_others(asked: Sequence[Asked], key: str) -> tuple[list[Asked], list[Ca
     return kept, left
 
 
-def _cross_validated(
-    asked: Sequence[Asked], key: str, mode: Calibration, progress: Callable[[str], None]
-) -> list[ScoredRow]:
+def _cross_validated(asked: Sequence[Asked], key: str, mode: Calibration, progress: Progress) -> list[ScoredRow]:
     try:
         from inference_bench.score.cross_validation import cross_validate
     except ImportError:

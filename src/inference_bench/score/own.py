@@ -20,6 +20,7 @@ from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weight_plan import weight_plan
 from inference_bench.accounting.weights import count_loaded_weights, count_weights
 from inference_bench.errors import MeasurementTableError, RequestError, RunFolderError, UnknownNameError
+from inference_bench.facts.fields import shown
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.load import known_model
 from inference_bench.facts.models import LoadedModel, ModelSpec
@@ -52,6 +53,7 @@ _MOST_TOKENS: Final = 100_000_000
 _OVER_PUBLISHED: Final = 1.1
 _OVER_MEASURED: Final = 2.0
 _SLOWEST: Final = 1000
+_LEAST, _MOST = 1e-9, 1e14  # of seconds and of bytes that anyone measured
 _STAND_IN: Final = "RTX 4090"  # read in place of a machine that only the user knows, and then exchanged for theirs
 
 
@@ -115,15 +117,16 @@ def _from_table(path: Path, engine: str, machine: HardwareSpec) -> list[tuple[st
     asked = [(f"row {row.row}", _observation(row, machine)) for row in mine if not row.is_suspect]
     usable = [(name, item) for name, item in asked if isinstance(item, Observation)]
     if not usable:
-        reasons = _listed(f"{name}: {item}" for name, item in asked if isinstance(item, str))
+        told = (f"{name}: {item}" for name, item in asked if isinstance(item, str))
+        reasons = _listed(told, "their notes doubt all of them")
         raise RequestError(f"{path.name}: no row of {engine} on {machine.name} can be used: {reasons}")
     return usable
 
 
-def _listed(found: Iterable[str]) -> str:
+def _listed(found: Iterable[str], nothing: str = "no rows") -> str:
     """What there is, each once."""
     different = sorted(set(found))
-    return "; ".join(_shortened(different)) if different else "no rows"
+    return "; ".join(_shortened(different)) if different else nothing
 
 
 def _shortened(found: Sequence[str]) -> tuple[str, ...]:
@@ -213,7 +216,11 @@ def _served(result: Mapping[str, Any], path: Path, model: LoadedModel | None) ->
     label = str(weights.get("format", "")).split(" + ")[0]
     counted = count_loaded_weights(model, None) if same and model else count_weights(spec, weight_plan(label))
     size = weights.get("bytes")
-    return ServedModel(spec, counted, fmt), float(size) / counted.total if size and _is_number(size) else 1.0
+    if size is not None and not _is_number(size):
+        raise RunFolderError(
+            f"{path.name}: the weights have {shown(size)} bytes; a number from {_LEAST:g} to {_MOST:g} is needed"
+        )
+    return ServedModel(spec, counted, fmt), float(size) / counted.total if size else 1.0
 
 
 def _spec(identity: Mapping[str, Any], name: str, model: LoadedModel | None) -> ModelSpec | None:
@@ -242,9 +249,11 @@ def _point(point: Any, what: str) -> tuple[Phase, int, int, float]:
     counts: Sequence[Any] = (values.get("batch"), values.get("context_tokens"))
     sound = all(type(count) is int and 1 <= count <= _MOST_TOKENS for count in counts)
     if values.get("phase") not in ("decode", "prefill") or not sound or not _is_number(values.get("measured_s")):
-        raise MeasurementTableError(f"{what} needs a phase, a batch, context_tokens and a measured_s above zero")
+        raise MeasurementTableError(
+            f"{what} needs a phase, a batch, context_tokens and a measured_s above zero, from {_LEAST:g} to {_MOST:g}"
+        )
     return Phase(values["phase"]), values["batch"], values["context_tokens"], float(values["measured_s"])
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < float("inf")
+    return isinstance(value, int | float) and not isinstance(value, bool) and _LEAST <= value <= _MOST

@@ -191,11 +191,22 @@ def _layout(row: MeasuredRow) -> _Layout:
         return _Layout(DeviceSplit.ROW, row.devices, 1, row.devices)
     named = {name: pattern.search(row.parallelism) for name, pattern in _PARALLEL.items()}
     tensor, replicas, stages = (int(found[1]) if (found := named[name]) else 0 for name in ("TP", "DP", "PP"))
+    _check_devices(row, max(1, tensor) * max(1, replicas) * max(1, stages))
     if stages > 1 and tensor <= 1:
         return _Layout(DeviceSplit.LAYER, 1, 1, row.devices)
     if not tensor or _NEURON_CORES in row.parallelism:
         return _Layout(DeviceSplit.TENSOR, row.devices, 1, row.devices)
     return _Layout(DeviceSplit.TENSOR, tensor, max(1, replicas), max(1, row.devices // max(1, stages)))
+
+
+def _check_devices(row: MeasuredRow, named: int) -> None:
+    """Refuse a layout that the devices of the row cannot hold.
+
+    Where:   a core of an accelerator that is one device is no device of its own
+    """
+    if _NEURON_CORES not in row.parallelism and row.devices % named:
+        devices = f"{row.devices} device{'s' if row.devices > 1 else ''}"
+        raise NotAsked("the parallelism does not go with the devices", f"{row.parallelism[:40]} on {devices}")
 
 
 def _threads_fraction(notes: str, machine: HardwareSpec) -> float:
@@ -254,6 +265,7 @@ def _is_plain(model: ModelSpec) -> bool:
     return params.active == params.total and len(model.attention_groups()) == len(tuple(model.mixer_groups()))
 
 
+@cache
 def _weights(model: str, params_billions: float | None, plan: str) -> WeightCount:
     found = _counted_weights(_model(model, params_billions)[0], plan)
     if found is None:

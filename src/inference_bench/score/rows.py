@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,8 +39,11 @@ NEEDED: Final = (
 )
 OPTIONAL: Final = ("source", "date", "params", "kv_format", "n_devices", "parallelism", "engine_version", "notes")
 # notes by which a table doubts a value: it contradicts others, or its format and lengths are placeholders
-DOUBTS: Final = ("suspect", "not stated in file")
+_SUSPECT: Final = re.compile(r"(?<!\bnot )(?<!\bno )(?<![\w-])suspect(?![\w-])", re.IGNORECASE)
+NOT_STATED: Final = "not stated in file"
 MAX_TABLE_BYTES: Final = 64 << 20
+_PLAIN_NUMBER: Final = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_NOT_WORDS: Final = ("nan", "inf", "infinity")  # what programs print for a number that they do not have
 _MAX_FIELD_CHARS: Final = 2000
 _LARGEST_LENGTH: Final = 100_000_000
 _SMALLEST: Final = 1e-6  # of a value in its own unit
@@ -84,7 +88,7 @@ class MeasuredRow:
     @property
     def is_suspect(self) -> bool:
         """Whether the table itself doubts the value; such rows are predicted and left out of the scores."""
-        return any(word in self.notes for word in DOUBTS)
+        return _SUSPECT.search(" ".join(self.notes.split())) is not None or NOT_STATED in self.notes
 
 
 def read_rows(path: Path) -> tuple[MeasuredRow, ...]:
@@ -92,14 +96,19 @@ def read_rows(path: Path) -> tuple[MeasuredRow, ...]:
 
     Raises:  MeasurementTableError with the row, for a missing column, a wrong unit or a value that is no positive number
     """
-    return tuple(_rows(_shown(path.name), _text(path)))
+    return tuple(each_row(path))
+
+
+def each_row(path: Path) -> Iterator[MeasuredRow]:
+    """The rows of a table one after another; raises what `read_rows` does."""
+    return _rows(_shown(path.name), _text(path))
 
 
 def _text(path: Path) -> str:
     name = _shown(path.name)
     try:
         if not path.is_file():
-            raise MeasurementTableError(f"{_shown(str(path))}: no such file; give CSV files of measurements")
+            raise MeasurementTableError(f"{_shown(str(path))}: {_what_it_is(path)}; give CSV files of measurements")
         if path.stat().st_size > MAX_TABLE_BYTES:
             raise MeasurementTableError(f"{name} is larger than {MAX_TABLE_BYTES >> 20} MiB; split the table")
         return path.read_bytes().decode("utf-8-sig")
@@ -108,6 +117,13 @@ def _text(path: Path) -> str:
         raise MeasurementTableError(f"{name} row {row}: not UTF-8 text; a CSV table is needed") from None
     except OSError as error:
         raise MeasurementTableError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _what_it_is(path: Path) -> str:
+    """Why a path cannot be read as a file."""
+    if path.exists():
+        return "not a regular file"
+    return "a link that leads to no file" if path.is_symlink() else "no such file"
 
 
 def _shown(text: str) -> str:
@@ -198,10 +214,7 @@ def _positive(text: str, what: str, *, is_needed: bool) -> float | None:
     """A number in a range that any real measurement lies in; None where the field is empty and may be."""
     if not text and not is_needed:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _number(text)
     if not _SMALLEST <= value <= _LARGEST:
         raise MeasurementTableError(
             f"{what} is {text[:40]!r}; a number above zero, from {_SMALLEST:g} to {_LARGEST:g}, is needed"
@@ -209,14 +222,16 @@ def _positive(text: str, what: str, *, is_needed: bool) -> float | None:
     return value
 
 
+def _number(text: str) -> float:
+    """A number in the digits 0 to 9, without separators; anything else is not a number."""
+    return float(text) if _PLAIN_NUMBER.fullmatch(text) else math.nan
+
+
 def _whole(text: str, what: str, *, least: int, may_round: bool = False) -> int | None:
     """A whole number, or the nearest one to a mean; None where the field is empty."""
     if not text:
         return None
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
+    value = _number(text)
     if not least <= value <= _LARGEST_LENGTH or (value != int(value) and not may_round):
         raise MeasurementTableError(
             f"{what} is {text[:40]!r}; a {'' if may_round else 'whole '}number from {least} to {_LARGEST_LENGTH:,} is needed"
@@ -226,4 +241,5 @@ def _whole(text: str, what: str, *, least: int, may_round: bool = False) -> int 
 
 def _batch(text: str, what: str) -> int | None:
     """A batch or concurrency; None for words such as "max-throughput", which the row is then reported with."""
-    return None if text and text[0].isalpha() else _whole(text, what, least=1)
+    is_word = text[:1].isalpha() and text.casefold() not in _NOT_WORDS
+    return None if is_word else _whole(text, what, least=1)

@@ -214,11 +214,11 @@ def _worst(scored: Sequence[ScoredRow]) -> tuple[WorstRow, ...]:
 
 
 def _not_predicted(left: Sequence[Case]) -> tuple[NotPredicted, ...]:
-    counts = Counter(item.reason or "not known" for item in left)
-    details = {
-        reason: Counter(item.detail for item in left if (item.reason or "not known") == reason) for reason in counts
-    }
+    details: dict[str, Counter[str]] = {}
+    for item in left:
+        details.setdefault(item.reason or "not known", Counter())[item.detail] += 1
+    rows = Counter({reason: found.total() for reason, found in details.items()})
     return tuple(
-        NotPredicted(reason, rows, tuple(detail for detail, _ in details[reason].most_common(_NUM_EXAMPLES) if detail))
-        for reason, rows in counts.most_common()
+        NotPredicted(reason, count, tuple(detail for detail, _ in details[reason].most_common(_NUM_EXAMPLES) if detail))
+        for reason, count in rows.most_common()
     )

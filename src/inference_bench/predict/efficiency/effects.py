@@ -13,9 +13,10 @@ falls back on its pool, and an unseen pool on all.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from functools import lru_cache
+from typing import Final, NamedTuple
 
-from inference_bench.predict.efficiency.setting import Setting, has_latent_attention
+from inference_bench.predict.efficiency.setting import DeviceSplit, Setting, has_latent_attention
 
 GROUP_OF_TERM: Final = {
     "weights": "bandwidth",
@@ -40,33 +41,55 @@ SERVING_TERMS: Final = ("interference", "own_prompt", "burst", "first_step", "wa
 
 def term_effects(setting: Setting, term: str, is_pcie: bool, *, is_decode: bool) -> tuple[str, ...]:
     """The names of every effect on one term."""
-    group, phase = GROUP_OF_TERM[term], "decode" if is_decode else "prefill"
-    return (f"{term}|base", *_own(setting, term, phase), *_shared(setting, group, phase, is_pcie))
+    return _names(_traits(setting), term, "decode" if is_decode else "prefill", is_pcie)
 
 
-def _own(setting: Setting, term: str, phase: str) -> Iterator[str]:
+class _Traits(NamedTuple):
+    """What of a setting its effects are named by: few, so that the names are put together once for many rows."""
+
+    engine: str
+    pool: str
+    format_group: str
+    label: str
+    chip: str
+    split: DeviceSplit
+    is_early: bool
+    has_latents: bool
+
+
+def _traits(setting: Setting) -> _Traits:
+    chip = setting.machine.architecture or "unknown"
+    kind = (setting.engine, setting.pool, setting.format_group, setting.format_label, chip)
+    return _Traits(*kind, setting.split, setting.is_early, has_latent_attention(setting.served.model))
+
+
+@lru_cache(maxsize=1 << 16)
+def _names(traits: _Traits, term: str, phase: str, is_pcie: bool) -> tuple[str, ...]:
+    shared = _shared(traits, GROUP_OF_TERM[term], phase, is_pcie)
+    return (f"{term}|base", *_own(traits.engine, traits.has_latents, term, phase), *shared)
+
+
+def _own(engine: str, has_latents: bool, term: str, phase: str) -> Iterator[str]:
     """Effects of the term alone."""
     if term in ("experts", "expert_products", "expert_layers", "batched_experts"):
-        yield f"{term}|engine:{setting.engine}"
+        yield f"{term}|engine:{engine}"
     if term in ("cache", "attention"):
-        kind = "latent" if has_latent_attention(setting.served.model) else "engine"
-        yield f"{term}|{kind}:{setting.engine}/{phase}"
+        yield f"{term}|{'latent' if has_latents else 'engine'}:{engine}/{phase}"
 
 
-def _shared(setting: Setting, group: str, phase: str, is_pcie: bool) -> Iterator[str]:
-    engine, pool, fmt = setting.engine, setting.pool, setting.format_group
-    label, chip = setting.format_label, setting.machine.architecture or "unknown"
+def _shared(traits: _Traits, group: str, phase: str, is_pcie: bool) -> Iterator[str]:
+    engine, pool, fmt, label, chip, split, is_early, _ = traits
     if group == "batched_experts":
         return iter(())
     if group == "bandwidth":
         kinds = [f"pool:{pool}", f"engine:{engine}", f"format:{fmt}", f"engine+pool:{engine}/{pool}"]
         kinds += [f"engine+format:{engine}/{fmt}", f"engine+label:{engine}/{label}", f"chip:{pool}/{chip}"]
-        kinds += [f"split:{setting.split}"]
+        kinds += [f"split:{split}"]
     elif group == "compute":
         group = f"compute-{phase}"  # kernels of long prompts and of a few tokens have little in common
         kinds = [f"phase:{phase}", f"pool:{pool}", f"engine:{engine}", f"format:{fmt}", f"engine+pool:{engine}/{pool}"]
         kinds += [f"engine+format:{engine}/{fmt}", f"chip:{pool}/{chip}", f"engine+label:{engine}/{label}"]
-        kinds += [f"split:{setting.split}"]
+        kinds += [f"split:{split}"]
     elif group == "threads":
         kinds = [f"phase:{phase}", f"engine:{engine}", f"engine+label:{engine}/{label}", f"format:{fmt}"]
         kinds += [f"chip:{chip}"]
@@ -74,7 +97,7 @@ def _shared(setting: Setting, group: str, phase: str, is_pcie: bool) -> Iterator
         kinds = [f"pool:{pool}", f"engine:{engine}", f"phase:{phase}", f"chip:{chip}", f"pcie:{is_pcie}"]
     else:
         kinds = [f"phase:{phase}", f"pool:{pool}", f"engine:{engine}", f"engine+pool:{engine}/{pool}"]
-        kinds += [f"early:{setting.is_early}"]
+        kinds += [f"early:{is_early}"]
     return (f"{group}|{kind}" for kind in kinds)
 
 

@@ -255,7 +255,15 @@ class EngineCost:
             value * self._factor(term, terms.is_decode) if value > 0 else 0.0
             for term, value in zip(TERMS, terms.values, strict=True)
         ]
-        return overlap(parts, self.known.norm)[2] + sum(parts[_NUM_OVERLAPPED:])
+        seconds = overlap(parts, self.known.norm)[2] + sum(parts[_NUM_OVERLAPPED:])
+        return seconds if terms.is_decode else max(seconds * self._own_prompt, bound_of_step(terms))
+
+    @cached_property
+    def _own_prompt(self) -> float:
+        """What a prompt's own time is multiplied by; servers' parameters know it only together with the step's."""
+        has_experts = self.setting.served.weights.experts > 0
+        effect = self.known.log_factor(serving_effects(self.setting, "own_prompt", has_experts))
+        return math.exp(effect + self.offsets.get("own_prompt", 0.0))
 
     def bound_s(self, sequences: Sequence[SequenceStep]) -> float:
         """What no step takes less than, at the same peaks.

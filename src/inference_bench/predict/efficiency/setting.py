@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import Final
 
 from inference_bench.accounting.params import kept_by_identity
@@ -99,6 +100,7 @@ def machine_pool(machine: HardwareSpec) -> str:
     return f"{vendor}-hbm" if kind.startswith("datacenter") and (fast or vendor != "nvidia") else f"{vendor}-gddr"
 
 
+@cache
 def format_group(fmt: NumberFormat) -> str:
     """Formats whose kernels are alike.
 
