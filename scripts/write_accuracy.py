@@ -184,7 +184,7 @@ def group_table(found: Scores, title: str, groups: Callable[[ScoreReport], Mappi
             name, format_count(first.rows), percent(first.coverage), *cells, percent(first.interval_coverage),
             percent(first.fixed_factor_median_ape), percent(first.bound_median_ape),
         ))  # fmt: skip
-    headers = (title, "rows", "covered", "no row", "one row", "four rows", "inside 80 %", "fixed factors", "bound")
+    headers = (title, "rows", "covered", "no row", "one row", "one a setting", "inside 80 %", "fixed factors", "bound")
     note = f"\n\nNot shown: {left_out} with fewer than {LEAST_ROWS} scored rows." if left_out else ""
     return grid(headers, rows, "lrrrrrrrr") + note
 

@@ -31,7 +31,15 @@ from inference_bench.units import GIBI, GIGA, KILO
 # how tables name formats → our names
 _WEIGHTS: Final = {
     **{"FP16": "fp16", "F16": "fp16", "BF16": "bf16", "FP32": "fp32", "FP8": "fp8", "INT8": "int8", "W8A8": "int8"},
-    **{"MXFP4": "mxfp4", "NVFP4": "nvfp4", "FP4": "nvfp4", "W4A8KV4": "int4-g128", "IQ2_M": "iq2_s"},
+    **{
+        "MXFP4": "mxfp4",
+        "NVFP4": "nvfp4",
+        "FP4": "nvfp4",
+        "W4A8KV4": "int4-g128",
+        "W4A8": "int4-g128",
+        "INT3": "int3-g128",
+        "IQ2_M": "iq2_s",
+    },
     **dict.fromkeys(("INT4-g128", "W4A16", "4bit", "INT4", "AWQ"), "int4-g128"),
     **dict.fromkeys(("GPTQ-4bit-g128", "GPTQ"), "gptq-g128"),
 }
