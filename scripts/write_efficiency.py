@@ -66,8 +66,8 @@ def was_measured(setting: Setting, name: str) -> bool:
     is_gguf = name.startswith("q")
     if group != "16bit" and is_gguf != (engine in LLAMA_CPP_FAMILY):
         return False
-    fitted_names = (f"engine+format:{engine}/{group}", f"engine+format:{engine}/{group}/decode")
-    return any(f"{kind}|{name}" in fitted().alone.values for kind in ("bandwidth", "compute") for name in fitted_names)
+    kinds = ("bandwidth", "compute-decode", "compute-prefill")
+    return any(f"{kind}|engine+format:{engine}/{group}" in fitted().alone.values for kind in kinds)
 
 
 def factor(setting: Setting, term: str, *, is_decode: bool) -> float:

@@ -46,8 +46,8 @@ def test_the_only_rows_left_out_are_those_that_give_no_concurrency(found: ScoreR
     ]
 
 
-def test_the_efficiencies_that_ship_were_fitted_on_the_rows_that_can_be_asked(found: ScoreReport) -> None:
-    assert fitted().num_rows == found.overall.predicted
+def test_the_efficiencies_that_ship_were_fitted_on_the_rows_that_are_scored(found: ScoreReport) -> None:
+    assert fitted().num_rows == found.overall.scored
 
 
 @pytest.mark.parametrize(("phase", "median", "p90"), [(name, *limits) for name, limits in IN_SAMPLE.items()])

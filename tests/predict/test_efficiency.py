@@ -310,8 +310,8 @@ def test_the_bound_of_a_phase_is_the_longer_arm_of_each_step_as_often_as_it_is_p
     assert crowded.waves > 1
     assert crowded.decode is not None
     assert crowded.prefill is not None
-    waited = 999 * crowded.waves * bound_of_step(crowded.decode)
-    assert bound_of(crowded) == pytest.approx(bound_of_step(crowded.prefill) + waited)
+    steps = 999 * bound_of_step(crowded.decode)  # waiting for room only adds, and how much is a guess
+    assert bound_of(crowded) == pytest.approx(bound_of_step(crowded.prefill) + steps)
 
 
 @settings(deadline=None, max_examples=60)

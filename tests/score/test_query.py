@@ -42,7 +42,7 @@ TIMES = [
     ),
     (SERVING, Phase.SERVING_TPOT, 0.007),
     ({**PROMPTS, **SERVING}, Phase.SERVING_TTFT, 0.04),
-    ({"source": "aiconfigurator-silicon-sample", "output_len": "9"}, Phase.SERVING_TPOT, 0.007),
+    ({"notes": "x; batch column = concurrency", "output_len": "9"}, Phase.SERVING_TPOT, 0.007),
 ]
 
 

@@ -66,7 +66,7 @@ def _several(group: Sequence[Asked], known: Fitted) -> tuple[list[ScoredRow], in
     scored: list[ScoredRow] = []
     for setting, row in zip(settings, rows, strict=True):
         if row is None:
-            mode = Calibration.SEVERAL if spent else Calibration.NONE
+            mode = Calibration.ONE if spent else Calibration.NONE  # rows of other settings, none of its own
             scored += [score_row(item, form, known, shared, mode) for item, form in setting]
         else:
             own = calibrate([_observed(setting[row])], known, shared)

@@ -11,7 +11,7 @@ equally familiar; engines or pools never measured share one width, over all phas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from typing import Any, Final
@@ -27,7 +27,7 @@ from inference_bench.predict.efficiency.parameters import (
     Fitted,
     Parameters,
 )
-from inference_bench.predict.efficiency.question import Phase
+from inference_bench.predict.efficiency.question import Phase, Shape
 from inference_bench.score.calibrated import Asked, score_calibrated
 from inference_bench.score.fitting import Problem, fit, parameters, problem
 from inference_bench.score.scoring import ScoredRow, with_interval
@@ -112,10 +112,19 @@ def folds(asked: Sequence[Asked], key: str, progress: Callable[[str], None] = la
 
 
 def _fitted(alone: Parameters, serving: Parameters, seen: Sequence[Asked], source: Source) -> Fitted:
-    settings = [form.question.setting for _, form in seen]
-    near = {f"{setting.engine}/{setting.machine.name}" for setting in settings}
-    near |= {f"{setting.engine}/{setting.pool}" for setting in settings}
-    return Fitted(alone, serving, _NO_WIDTHS, frozenset(near), len(seen), source)
+    sure = [pair for pair in seen if not pair[0].row.is_suspect]
+    near = {
+        is_serving: _names(form for _, form in sure if form.question.is_serving == is_serving)
+        for is_serving in (False, True)
+    }
+    return Fitted(alone, serving, _NO_WIDTHS, near[False], near[True], len(sure), source)
+
+
+def _names(forms: Iterable[Shape]) -> frozenset[str]:
+    """The engines with their machines, and with their pools."""
+    settings = [form.question.setting for form in forms]
+    machines = {f"{setting.engine}/{setting.machine.name}" for setting in settings}
+    return frozenset(machines | {f"{setting.engine}/{setting.pool}" for setting in settings})
 
 
 def cross_validate(
@@ -144,19 +153,22 @@ def cross_validate(
 def _with_widths(
     rows: Sequence[ScoredRow], name: str, by_fold: Sequence[tuple[str, Sequence[ScoredRow]]]
 ) -> Iterator[ScoredRow]:
-    """The rows of one fold with intervals from all others."""
-    others = widths_of([row for other, found in by_fold if other != name for row in found])
+    """The rows of one fold with intervals from all others that rest on as much."""
+    others = [row for other, found in by_fold if other != name for row in found]
+    widths = {mode: widths_of(others, mode) for mode in {row.calibration for row in rows}}
     for row in rows:
-        width = others[row.form.question.phase.value][row.familiarity.value]
-        yield with_interval(row.case, row.form, row.predicted_s, row.familiarity, width)
+        width = widths[row.calibration][row.form.question.phase.value][row.familiarity.value]
+        yield with_interval(row.case, row.form, row.predicted_s, row.familiarity, width, row.calibration)
 
 
-def widths_of(rows: Sequence[ScoredRow]) -> dict[str, dict[str, float]]:
+def widths_of(rows: Sequence[ScoredRow], mode: Calibration) -> dict[str, dict[str, float]]:
     """Half-widths of 80 % intervals by phase and familiarity; too few rows borrow from the phase, then from all.
 
-    Unit:  logarithms
+    Where:  only rows that rest on so much of their machine's own count, if there are any
+    Unit:   logarithms
     """
-    sure = [row for row in rows if not row.case.row.is_suspect]
+    every = [row for row in rows if not row.case.row.is_suspect]
+    sure = [row for row in every if row.calibration is mode] or every
 
     def width(phase: Phase, level: Familiarity) -> float:
         is_serving = phase in (Phase.SERVING_TPOT, Phase.SERVING_TTFT)
@@ -182,25 +194,24 @@ def widths_of(rows: Sequence[ScoredRow]) -> dict[str, dict[str, float]]:
 def with_widths(
     known: Fitted,
     unseen: Mapping[Calibration, Sequence[ScoredRow]],
-    seen: Sequence[ScoredRow],
+    seen: Mapping[Calibration, Sequence[ScoredRow]],
 ) -> Fitted:
     """The fit with the widths of its intervals.
 
-    Where:  unseen are rows predicted without their machine, in each mode; seen are rows predicted without their model by
-            a fit that knew their machine: what a machine of the tables can expect
+    Where:  unseen are rows predicted without their machine, in each mode; seen are rows predicted without their model,
+            of which those count whose machine the fit still knew: what a machine of the tables can expect
     """
-    widths = {mode: widths_of(rows) for mode, rows in unseen.items()}
-    at_home = widths_of([replace(row, familiarity=Familiarity.KNOWN) for row in seen])
-
-    def width(phase: str, level: Familiarity, mode: Calibration) -> float:
-        away = widths[mode][phase][level.value]
-        if level is not Familiarity.KNOWN:
-            return away
-        return min(at_home[phase][level.value], away)
-
+    away = {mode: widths_of(rows, mode) for mode, rows in unseen.items()}
+    home = {
+        mode: widths_of([row for row in rows if row.familiarity is Familiarity.KNOWN], mode)
+        for mode, rows in seen.items()
+    }
     table = {
         phase.value: {
-            level.value: {mode.value: round(width(phase.value, level, mode), 3) for mode in Calibration}
+            level.value: {
+                mode.value: round((home if level is Familiarity.KNOWN else away)[mode][phase.value][level.value], 3)
+                for mode in Calibration
+            }
             for level in Familiarity
         }
         for phase in Phase

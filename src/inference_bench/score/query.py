@@ -53,8 +53,7 @@ _NEURON_CORES: Final = "NeuronCores"
 # batched benchmarks that repeat one prompt send its tokens to the same experts more often than chance
 _SAME_PROMPTS: Final = "batched-bench"
 _SAME_PROMPTS_CORRELATION: Final = 0.4
-_SERVING_SOURCES: Final = ("aiconfigurator",)
-_SERVING_NOTE: Final = "concurrency"
+_SERVING_NOTE: Final = "batch column = concurrency"
 _EARLY: Final = "2025"
 MAX_REASON_CHARS: Final = 90
 
@@ -123,7 +122,7 @@ def _question(row: MeasuredRow) -> Question:
 
 def phase_of(row: MeasuredRow) -> Phase:
     """The phase a row times; serving where requests come and go at a fixed concurrency."""
-    is_serving = row.source.startswith(_SERVING_SOURCES) or f"batch column = {_SERVING_NOTE}" in row.notes
+    is_serving = _SERVING_NOTE in row.notes
     if row.phase == "decode":
         return Phase.SERVING_TPOT if is_serving else Phase.DECODE
     if row.phase == "prefill":

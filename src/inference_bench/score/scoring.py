@@ -42,6 +42,7 @@ class ScoredRow:
     predicted_s: float
     low_s: float
     high_s: float
+    calibration: Calibration = Calibration.NONE
 
     @property
     def measured_s(self) -> float:
@@ -78,11 +79,19 @@ def score_row(
     known, question = known or fitted(), form.question
     seconds = answer(form, parameters_for(question, known), offsets).seconds
     setting = question.setting
-    familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool)
-    return with_interval(item, form, seconds, familiarity, known.width(question.phase.value, familiarity, calibration))
+    familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool, is_serving=question.is_serving)
+    width = known.width(question.phase.value, familiarity, calibration)
+    return with_interval(item, form, seconds, familiarity, width, calibration)
 
 
-def with_interval(item: Case, form: Shape, seconds: float, familiarity: Familiarity, width: float) -> ScoredRow:
+def with_interval(
+    item: Case,
+    form: Shape,
+    seconds: float,
+    familiarity: Familiarity,
+    width: float,
+    calibration: Calibration = Calibration.NONE,
+) -> ScoredRow:
     """A row beside a time predicted elsewhere.
 
     Formula:  that of `expectation.interval`: [t / e^width, t · e^width], nothing faster than the bound
@@ -97,6 +106,7 @@ def with_interval(item: Case, form: Shape, seconds: float, familiarity: Familiar
         predicted_s=found.seconds,
         low_s=found.low_s,
         high_s=found.high_s,
+        calibration=calibration,
     )
 
 

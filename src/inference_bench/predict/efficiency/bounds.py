@@ -33,7 +33,8 @@ def bound_of_step(terms: StepTerms, bandwidth_share: float = 1.0, compute_share:
 def bound_of(form: Shape, bandwidth_share: float = 1.0, compute_share: float = 1.0) -> float:
     """A phase at shares of both peaks; what a roofline alone says where both are 1.
 
-    Formula:  a step; e2e is prefill + (n - 1) · waves · step; a first token is one prompt
+    Formula:  a step; e2e is prefill + (n - 1) · step; a first token is one prompt
+    Ignores:  waiting for room in the cache, which only adds
     Unit:     seconds
     """
 
@@ -45,4 +46,4 @@ def bound_of(form: Shape, bandwidth_share: float = 1.0, compute_share: float = 1
         return step(form.decode)
     if phase in (Phase.PREFILL, Phase.SERVING_TTFT):
         return step(form.prefill)
-    return step(form.prefill) + (form.question.output_tokens - 1) * form.waves * step(form.decode)
+    return step(form.prefill) + (form.question.output_tokens - 1) * step(form.decode)

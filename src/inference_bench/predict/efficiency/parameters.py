@@ -59,21 +59,28 @@ class Fitted:
     """Everything that was fitted.
 
     Where:  widths maps phase, familiarity and calibration to the half-width of the interval, as a logarithm;
-            seen holds "engine/machine" and "engine/pool" of the rows
+            seen_alone and seen_serving hold "engine/machine" and "engine/pool" of the rows of either kind
     """
 
     alone: Parameters
     serving: Parameters
     widths: Mapping[str, Mapping[str, Mapping[str, float]]]
-    seen: frozenset[str]
+    seen_alone: frozenset[str]
+    seen_serving: frozenset[str]
     num_rows: int
     source: Source
 
-    def familiarity(self, engine: str, machine: str, pool: str) -> Familiarity:
-        """How close an engine on a machine lies to the rows."""
-        if f"{engine}/{machine}" in self.seen:
+    @property
+    def seen(self) -> frozenset[str]:
+        """What was measured in either way."""
+        return self.seen_alone | self.seen_serving
+
+    def familiarity(self, engine: str, machine: str, pool: str, *, is_serving: bool | None = None) -> Familiarity:
+        """How close an engine on a machine lies to the rows: those of servers, those timed alone, or either."""
+        seen = self.seen if is_serving is None else self.seen_serving if is_serving else self.seen_alone
+        if f"{engine}/{machine}" in seen:
             return Familiarity.KNOWN
-        return Familiarity.POOL if f"{engine}/{pool}" in self.seen else Familiarity.NEW
+        return Familiarity.POOL if f"{engine}/{pool}" in seen else Familiarity.NEW
 
     def width(self, phase: str, familiarity: Familiarity, calibration: Calibration) -> float:
         """Half of an 80 % interval, as a logarithm."""
@@ -82,16 +89,16 @@ class Fitted:
 
 def is_served(engine: str, known: Fitted, pool: str | None = None) -> bool:
     """Whether an engine family was measured while requests came and went, on a pool of machines or on any."""
-    return _is_in(f"|engine:{engine}" if pool is None else f"|engine+pool:{engine}/{pool}", known.serving)
+    return _is_among(engine, known.seen_serving) if pool is None else f"{engine}/{pool}" in known.seen_serving
 
 
-def _is_in(ending: str, parameters: Parameters) -> bool:
-    return any(name.startswith(ending, name.find("|")) for name in parameters.values)
+def _is_among(engine: str, seen: frozenset[str]) -> bool:
+    return any(name.partition("/")[0] == engine for name in seen)
 
 
 def timed_alone(engine: str, pool: str, known: Fitted) -> Fitted:
     """The parameters for an engine's steps alone: of one that was measured on such machines in service only, its servers'."""
-    if is_served(engine, known, pool) and not _is_in(f"|engine:{engine}", known.alone):
+    if is_served(engine, known, pool) and not _is_among(engine, known.seen_alone):
         return replace(known, alone=known.serving)
     return known
 
@@ -119,7 +126,8 @@ def from_mapping(data: Mapping[str, object]) -> Fitted:
         alone=Parameters(values["alone"], norms["alone"]),
         serving=Parameters(values["serving"], norms["serving"]),
         widths=data["interval_half_widths"],  # type: ignore[arg-type]
-        seen=frozenset(data["seen"]),  # type: ignore[call-overload]
+        seen_alone=frozenset(data["seen_alone"]),  # type: ignore[call-overload]
+        seen_serving=frozenset(data["seen_serving"]),  # type: ignore[call-overload]
         num_rows=int(data["rows"]),  # type: ignore[call-overload]
         source=Source(str(data["source"]), str(data["as_of"])),
     )
@@ -133,6 +141,7 @@ def to_mapping(result: Fitted) -> dict[str, object]:
         "rows": result.num_rows,
         "norms": {"alone": result.alone.norm, "serving": result.serving.norm},
         "interval_half_widths": result.widths,
-        "seen": sorted(result.seen),
+        "seen_alone": sorted(result.seen_alone),
+        "seen_serving": sorted(result.seen_serving),
         "parameters": {"alone": dict(result.alone.values), "serving": dict(result.serving.values)},
     }

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.accounting.cache import count_cache
-from inference_bench.accounting.communication import count_all_reduce_bytes
+from inference_bench.accounting.communication import count_all_reduce_bytes, count_all_reduces
 from inference_bench.accounting.experts import expect_expert_fraction
 from inference_bench.accounting.work import Operation, SequenceStep
 from inference_bench.facts.hardware import HardwareSpec
@@ -129,7 +129,7 @@ def step_terms(setting: Setting, limits: Rates, sequences: Sequence[SequenceStep
         layers,
         layers * (expert_flops > 0),
         _MILLISECOND,
-        2 * layers * math.log2(tensor) if tensor > 1 else 0.0,
+        count_all_reduces(model) * _MICROSECOND * math.log2(tensor) if tensor > 1 else 0.0,
         sent / limits.link,
         work.num_sequences * _MICROSECOND,
         expert_bytes / limits.bandwidth if is_decode and sum(step.count for step in sequences) > 1 else 0.0,
@@ -139,7 +139,7 @@ def step_terms(setting: Setting, limits: Rates, sequences: Sequence[SequenceStep
 
 def _share(step: SequenceStep, replicas: int) -> SequenceStep:
     """What one replica has of so many like sequences: at least one."""
-    return SequenceStep(step.num_cached, step.num_new, max(1, round(step.count / replicas)))
+    return SequenceStep(step.num_cached, step.num_new, max(1, -(-step.count // replicas)))
 
 
 def _experts(setting: Setting, operation: Operation | None, sequences: Sequence[SequenceStep]) -> tuple[float, float]:
