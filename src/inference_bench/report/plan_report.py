@@ -222,7 +222,7 @@ def _replicas(answer: Plan) -> str:
     target = format_fraction(demand.target_utilisation)
     rows: list[Row] = [
         Row("requests a day", format_number(demand.requests_per_day, _DIGITS), "", Origin.GIVEN),
-        Row("peak rate", _n(demand.peak_requests_per_s, "/s"), f"mean rate · {demand.peak_factor:g}", Origin.GIVEN),
+        Row("peak rate", _n(demand.peak_requests_per_s, "/s"), f"mean rate · {demand.peak_factor:g}", Origin.COUNTED),
         Row("rate of one replica", _n(demand.replica_requests_per_s, "/s"), "at full load"),
         Row("replicas", format_count(demand.replicas), f"peak rate over {target} of a replica, rounded up"),
         Row("headroom at the peak", format_fraction(demand.headroom_fraction), "1 - peak rate / rate of the replicas"),
@@ -291,8 +291,15 @@ def comparison_text(answers: Sequence[Plan]) -> str:
     lines = [head, f"{table(headers, rows, align)}\n{_COMPARED_NOTE}"]
     lines += [_no(answer) for answer in answers if not answer.verdict.answer]
     shared = [line for line in first.assumptions if all(line in answer.assumptions for answer in answers)]
-    lines.append("\n".join(["assumptions of all", *(wrap(line, indent="  - ") for line in shared)]))
+    lines.append(_listed("assumptions of all", shared))
+    for answer in answers:
+        own = [line for line in answer.assumptions if line not in shared]
+        lines += [_listed(wrap(f"and of {_where(answer)}"), own)] if own else []
     return "\n\n".join(lines)
+
+
+def _listed(title: str, said: Sequence[str]) -> str:
+    return "\n".join([title, *(wrap(line, indent="  - ") for line in said)])
 
 
 def _no(answer: Plan) -> str:

@@ -92,8 +92,10 @@ def _peak(setting: Setting, sixteen: float) -> float:
     peaks, group = setting.machine.peak_flops_per_s, setting.format_group
     if setting.engine in LLAMA_CPP_FAMILY:
         return sixteen
-    if group == "fp8" or setting.activations_8bit:
-        return peaks.get("fp8") or peaks.get("int8") or sixteen
+    if setting.activations_8bit:
+        return peaks.get("int8") or peaks.get("fp8") or sixteen
+    if group == "fp8":
+        return peaks.get("fp8") or sixteen
     if group == "fp4":
         return peaks.get("fp4") or sixteen
     return sixteen
