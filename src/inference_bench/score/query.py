@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
+from functools import lru_cache
 from typing import Final, NamedTuple
 
 from inference_bench.accounting.cache import CacheFormat
@@ -230,7 +230,7 @@ def _machine(name: str) -> HardwareSpec:
     return found
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _known_machine(name: str) -> HardwareSpec | None:
     try:
         return hardware(name)
@@ -250,7 +250,7 @@ def _model(name: str, params_billions: float | None) -> tuple[ModelSpec, float]:
     return _model_of_size(params_billions)
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _known_model(name: str) -> ModelSpec | None:
     try:
         return known_model(name)
@@ -258,7 +258,7 @@ def _known_model(name: str) -> ModelSpec | None:
         return None
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _model_of_size(params_billions: float) -> tuple[ModelSpec, float]:
     wanted = params_billions * GIGA
     sizes = ((abs(count_params(spec).total / wanted - 1), spec) for spec in known_models() if _is_plain(spec))
@@ -272,7 +272,7 @@ def _is_plain(model: ModelSpec) -> bool:
     return params.active == params.total and len(model.attention_groups()) == len(tuple(model.mixer_groups()))
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _weights(model: str, params_billions: float | None, plan: str) -> WeightCount:
     found = _counted_weights(_model(model, params_billions)[0], plan)
     if found is None:
@@ -280,7 +280,7 @@ def _weights(model: str, params_billions: float | None, plan: str) -> WeightCoun
     return found
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _counted_weights(model: ModelSpec, plan: str) -> WeightCount | None:
     try:
         return count_weights(model, weight_plan(plan))
@@ -299,7 +299,7 @@ def _plan_name(label: str, engine: str) -> str:
     return "int8" if whole == 8 else f"int{whole}-g128"
 
 
-@cache
+@lru_cache(maxsize=4096)
 def _cache_format(label: str) -> CacheFormat:
     try:
         fmt = number_format(_CACHE.get(label, label))

@@ -205,11 +205,15 @@ def _pool(item: Case) -> str:
         return "unknown"
 
 
+_LEAST_OFF: Final = 1.05  # nearer than that a row is right within what repeated measurements differ
+
+
 def _worst(scored: Sequence[ScoredRow]) -> tuple[WorstRow, ...]:
     def ratio(row: ScoredRow) -> float:
         return max(row.predicted_s / row.measured_s, row.measured_s / row.predicted_s)
 
-    furthest = sorted((row for row in scored if not row.case.row.is_suspect), key=ratio, reverse=True)
+    off = [row for row in scored if not row.case.row.is_suspect and ratio(row) > _LEAST_OFF]
+    furthest = sorted(off, key=ratio, reverse=True)
     return tuple(WorstRow(row, likely_reason(row)) for row in furthest[:NUM_WORST])
 
 
