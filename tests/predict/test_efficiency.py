@@ -26,16 +26,18 @@ from inference_bench.predict.efficiency import (
     EngineCost,
     Familiarity,
     Observation,
+    Pace,
     Phase,
     Question,
     Setting,
     calibrate,
     engine_setting,
     expect,
+    expected_time,
     fitted,
     is_served,
     own_measurements,
-    parameters_of_engine,
+    step_parameters,
     timed_alone,
 )
 from inference_bench.predict.efficiency.bounds import bound_of, bound_of_step
@@ -45,7 +47,7 @@ from inference_bench.predict.efficiency.expectation import answer, floored, step
 from inference_bench.predict.efficiency.parameters import Parameters, from_mapping, to_mapping
 from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.efficiency.terms import TERMS, StepTerms, rates, step_terms
-from inference_bench.predict.step_cost import PeakShares, ServedModel, StretchedCost
+from inference_bench.predict.step_cost import PeakShares, ServedModel, StretchedCost, first_token_s, verifying
 from inference_bench.roofline import roof
 from shapes import HERE, cache_in
 
@@ -226,7 +228,7 @@ def test_a_cost_is_the_step_it_stands_for_and_a_larger_batch_is_never_shorter(
 
 
 def test_a_step_that_verifies_a_draft_is_a_decode_step() -> None:
-    cost = EngineCost(setting_of("llama-3.1-8b", "h100", "vllm"), fitted().serving)
+    cost = EngineCost(setting_of("llama-3.1-8b", "h100", "vllm"), fitted().serving, in_service=True)
     one, five = (cost.step_s((SequenceStep(4000, new, 1),)) for new in (1, 5))
     assert one <= five < 1.5 * one
 
@@ -271,9 +273,12 @@ def test_served_engines_take_the_parameters_of_servers() -> None:
     known = fitted()
     for engine in ("vllm", "sglang", "tensorrt-llm"):
         assert is_served(engine, known)
-        assert parameters_of_engine(engine, known) is known.serving
+        setting = setting_of("llama-3.1-8b", "h100", engine)
+        assert step_parameters(setting, Phase.DECODE, known, Pace.IN_SERVICE) == (known.serving, True)
     for engine in ("llama.cpp", "exllamav2", "nobody"):
-        assert parameters_of_engine(engine, known) is known.alone
+        setting = setting_of("llama-3.1-8b", "h100", engine)
+        assert step_parameters(setting, Phase.DECODE, known, Pace.IN_SERVICE) == (known.alone, False)
+        assert step_parameters(setting, Phase.SERVING_TPOT, known) == (known.serving, True)
 
 
 def test_an_engine_that_was_only_measured_in_service_is_known_from_there() -> None:
@@ -380,7 +385,10 @@ def asked_of(engine: str = "llama.cpp", phase: Phase = Phase.DECODE, batch: int 
 
 def test_no_rows_change_nothing() -> None:
     assert calibrate([]) == {}
-    assert own_measurements("vllm", "mine", [], "nothing").calibration(Phase.DECODE) is Calibration.NONE
+    assert (
+        own_measurements("vllm", "mine", [], "nothing").calibration(asked_of().setting, Phase.DECODE)
+        is Calibration.NONE
+    )
 
 
 @settings(deadline=None, max_examples=25)
@@ -410,13 +418,61 @@ def test_the_longer_a_row_took_the_more_is_expected_and_bandwidth_moves() -> Non
     assert after == sorted(after)
 
 
-def test_decode_rows_narrow_only_decode_and_their_count_is_said() -> None:
+def test_several_is_a_row_of_the_setting_itself_and_one_any_row_of_the_phase() -> None:
     question = asked_of()
+    setting, other = question.setting, setting_of("qwen3-8b", "rtx-4090", "llama.cpp", "q4_k_m")
     rows = [Observation(question, expect(question).seconds * 1.2)] * 4
     found = own_measurements("llama.cpp", "RTX 4090", rows, "mine.csv")
-    assert found.calibration(Phase.DECODE) is Calibration.SEVERAL
-    assert found.calibration(Phase.PREFILL) is Calibration.NONE
-    assert own_measurements("x", "y", rows[:1], "z").calibration(Phase.SERVING_TPOT) is Calibration.ONE
-    said = found.describe()
+    assert found.calibration(setting, Phase.DECODE) is Calibration.SEVERAL
+    others = (other, replace(setting, devices=2, tensor=2), setting_of("llama-3.1-8b", "rtx-4090", "llama.cpp", "q8_0"))
+    for elsewhere in others:
+        assert found.calibration(elsewhere, Phase.DECODE) is Calibration.ONE
+    for phase in (Phase.PREFILL, Phase.E2E, Phase.SERVING_TPOT, Phase.SERVING_TTFT):
+        assert found.calibration(setting, phase) is Calibration.NONE
+    said = found.describe(setting)
     assert said.startswith("4 own row(s) of llama.cpp on RTX 4090 (mine.csv)")
     assert "bandwidth efficiency ×0.8" in said
+
+
+def test_the_rows_of_a_setting_correct_it_beyond_what_all_rows_say() -> None:
+    question = asked_of()
+    other = replace(question, setting=setting_of("qwen3-8b", "rtx-4090", "llama.cpp", "q4_k_m"))
+    rows = [Observation(one, expect(one).seconds * factor) for one, factor in ((question, 1.5), (other, 1.0))]
+    found = own_measurements("llama.cpp", "RTX 4090", rows, "mine.csv")
+    shared = setting_of("llama-3.1-70b", "rtx-4090", "llama.cpp", "q4_k_m")
+    assert found.offsets(shared) == found.alone
+    near, all_rows = (
+        expect(question, None, offsets).seconds for offsets in (found.offsets(question.setting), found.alone)
+    )
+    assert all_rows < near < rows[0].seconds
+
+
+@pytest.mark.parametrize("pace", list(Pace))
+@pytest.mark.parametrize("phase", list(Phase))
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_a_row_as_expected_moves_nothing_at_either_pace(engine: str, phase: Phase, pace: Pace) -> None:
+    question = Question(setting_of("llama-3.1-8b", "h100", engine), phase, 8, 2048, 200)
+    seconds = expected_time(shape(question), fitted(), pace=pace).seconds
+    assert calibrate([Observation(question, seconds)], pace=pace) == {}
+    least = 1.1 if phase is Phase.SERVING_TTFT else 1.3  # how long a first token waits differs from run to run
+    slower = calibrate([Observation(question, 2 * seconds)], pace=pace)
+    assert expected_time(shape(question), fitted(), slower, pace).seconds > least * seconds
+
+
+def test_a_first_token_of_a_server_is_what_servers_show_at_a_concurrency_of_one() -> None:
+    for engine in ("vllm", "sglang"):
+        setting = setting_of("llama-3.1-8b", "h100", engine)
+        cost = EngineCost(setting, fitted().serving, in_service=True)
+        asked = expect(Question(setting, Phase.SERVING_TTFT, 1, 3000, 300, 1000)).seconds
+        assert first_token_s(cost, 4000, 300, 1000) == pytest.approx(asked)
+        assert asked > cost.step_s(prompt(4000, 1000)) + 4 * cost.step_s(decode_batch(4150, 1))
+    alone = EngineCost(setting_of("llama-3.1-8b", "h100", "llama.cpp"), fitted().alone)
+    assert first_token_s(alone, 4000, 300, 1000) == alone.step_s(prompt(4000, 1000))
+
+
+def test_verifying_a_draft_computes_logits_at_every_position() -> None:
+    cost = EngineCost(setting_of("qwen3-8b", "h100", "vllm"), fitted().serving, in_service=True)
+    for steps, costs_more in (((SequenceStep(2000, 5, 256),), True), (decode_batch(2000, 256), False)):
+        assert (verifying(cost).step_s(steps) > cost.step_s(steps)) == costs_more
+    stretched = StretchedCost(cost, 2.0, 2.0)
+    assert verifying(stretched).step_s(steps) == pytest.approx(2 * cost.step_s(steps))

@@ -13,7 +13,16 @@ from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.load import known_loaded_model
 from inference_bench.origin import Origin
-from inference_bench.predict.efficiency import OwnMeasurements, Phase, Question, engine_setting, expect
+from inference_bench.predict.efficiency import (
+    Observation,
+    OwnMeasurements,
+    Pace,
+    Phase,
+    Question,
+    engine_setting,
+    expect,
+    own_measurements,
+)
 from inference_bench.predict.engine_choice import EngineChoice, choose_engine
 from inference_bench.predict.fit import FitAnswer, FitRequest, fit
 from inference_bench.predict.latency import PLANNING_ASSUMPTION
@@ -21,12 +30,21 @@ from inference_bench.predict.placement import Split
 from inference_bench.predict.plan import Plan, plan
 from inference_bench.predict.scenario import Scenario, Speed, scenario_from_mapping
 from inference_bench.predict.step_cost import PeakShares
+from inference_bench.report.plan_report import plan_text
 from inference_bench.roofline import roof
 from predict.scenarios import changed, planned
 
 MODEL = known_loaded_model("llama-3.1-8b")
 TRAFFIC = {"prompt": 4000, "output": 500, "prefix": 1000, "requests_per_day": 100_000}
-OWN = OwnMeasurements("vllm", "H100 SXM5 80GB", {"bandwidth": 0.2, "overhead": 0.1}, 1, 0, "mine.csv")
+
+
+def corrected(engine: str, machine: str, **offsets: float) -> OwnMeasurements:
+    """Measurements that say this much of both paces, of which no row is shown."""
+    named = {name.replace("_", "/", 1): value for name, value in offsets.items()}
+    return OwnMeasurements(engine, hardware(machine).name, (), "mine.csv", alone=named, in_service=named)
+
+
+OWN = corrected("vllm", "h100", bandwidth=0.2, overhead=0.1)
 
 
 def fitting(machine: str | HardwareSpec = "h100", **changes: Any) -> FitAnswer:
@@ -108,7 +126,7 @@ def test_the_fast_end_is_cut_off_at_the_bound_where_the_interval_reaches_beyond(
     found = fit(qwen, hardware("rtx-4090"), FitRequest(engine="llama.cpp"))
     assert found.decode is not None
     assert found.decode_expected_s is not None
-    wide = OwnMeasurements("llama.cpp", "RTX 4090", {"bandwidth": -0.5}, 1, 0, "mine.csv")
+    wide = corrected("llama.cpp", "rtx-4090", bandwidth=-0.5)
     cut = fit(qwen, hardware("rtx-4090"), FitRequest(engine="llama.cpp", own=wide))
     assert cut.decode_expected_s is not None
     assert cut.decode_expected_s.low == pytest.approx(found.decode.seconds)
@@ -125,7 +143,7 @@ def test_planning_factors_are_not_cut_off() -> None:
 def test_a_prefill_below_the_bound_of_32_bit_sums_is_explained_in_plan_as_in_fit(machine: str, is_said: bool) -> None:
     values = {"model": "x", "machine": machine, "engine": "ollama", "traffic": TRAFFIC}
     qwen = known_loaded_model("qwen3-8b")
-    fast = OwnMeasurements("llama.cpp", hardware(machine).name, {"compute/prefill": -2.0}, 0, 4, "mine.csv")
+    fast = corrected("llama.cpp", machine, compute_prefill=-2.0)
     found = plan(replace(scenario_from_mapping(values), own=fast), qwen, hardware(machine))
     line = "what is expected of prefill lies below the bound, which takes 32-bit accumulation"
     for answer in (found, fit(qwen, hardware(machine), FitRequest(engine="llama.cpp", own=fast))):
@@ -175,7 +193,7 @@ def test_an_engine_or_machine_that_was_not_fitted_is_said_to_be_new() -> None:
 
 
 def test_no_measurement_takes_what_is_expected_below_the_bound() -> None:
-    fast = OwnMeasurements("vllm", "H100 SXM5 80GB", {"bandwidth": -2.0, "overhead": -3.0}, 4, 0, "mine.csv")
+    fast = corrected("vllm", "h100", bandwidth=-2.0, overhead=-3.0)
     for own in (fast, None):
         found = fitting(engine="vllm", own=own)
         assert not any("below the bound" in line for line in found.assumptions)
@@ -226,7 +244,8 @@ def test_both_ends_of_the_interval_lie_around_every_figure() -> None:
     assert found.load.full is not None
     assert full[0].output_tokens_per_s > found.load.full.output_tokens_per_s > full[1].output_tokens_per_s
     assert slow.latency.solo_step_s == pytest.approx(found.latency.solo_step_s * found.interval.decode_factor)
-    assert fast.latency.ttft_s == pytest.approx(found.latency.ttft_s / found.interval.prefill_factor)
+    assert fast.latency.ttft_s == pytest.approx(found.latency.ttft_s / found.interval.ttft_factor)
+    assert slow.latency.prefill_s == pytest.approx(found.latency.prefill_s * found.interval.prefill_factor)
     costs = [end.cost.rented.usd_per_million_busy for end in (fast, slow) if end.cost and end.cost.rented]
     assert found.cost is not None
     assert found.cost.rented is not None
@@ -253,6 +272,54 @@ def test_served_engines_show_what_servers_show_and_others_do_not() -> None:
     one_token = planning(traffic={"prompt": 4000, "output": 1})
     assert one_token.serving is not None
     assert one_token.serving.tpot is None
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang", "llama.cpp"])
+def test_a_row_as_the_answer_says_moves_nothing_and_a_slower_one_moves_both_answers(engine: str) -> None:
+    family = {"served_by": engine}
+    fitted, planned = fitting(**family), planning(engine=engine)
+    setting = engine_setting(_served(fitted), hardware("h100"), engine)
+    name, longest = hardware("h100").name, planned.latency.mean_context_tokens
+    at_fit, at_plan = (Question(setting, Phase.DECODE, 1, context) for context in (2048, longest))
+    assert fitted.decode_middle_s is not None
+
+    def own(question: Question, seconds: float) -> OwnMeasurements:
+        return own_measurements(engine, name, [Observation(question, seconds)], "mine.csv")
+
+    same = own(at_fit, fitted.decode_middle_s)
+    assert fitting(**family, own=same).decode_middle_s == pytest.approx(fitted.decode_middle_s)
+    assert "within half a percent" in same.describe(setting)
+    same = own(at_plan, planned.latency.solo_step_s)
+    assert planning(engine=engine, own=same).latency.solo_step_s == pytest.approx(planned.latency.solo_step_s)
+    assert "within half a percent" in same.describe(setting, Pace.IN_SERVICE)
+    whole = Question(setting, Phase.PREFILL, 1, TRAFFIC["prompt"])
+    same = own(whole, planned.latency.prefill_s)
+    assert planning(engine=engine, own=same).latency.prefill_s == pytest.approx(planned.latency.prefill_s)
+    slow = own(at_fit, 2 * max(fitted.decode_middle_s, planned.latency.solo_step_s))
+    after = fitting(**family, own=slow).decode_middle_s
+    assert after is not None
+    assert after > 1.3 * fitted.decode_middle_s
+    assert planning(engine=engine, own=slow).latency.solo_step_s > 1.3 * planned.latency.solo_step_s
+
+
+@pytest.mark.parametrize("engine", ["vllm", "sglang"])
+def test_the_first_token_of_a_plan_is_that_of_a_server_with_one_request(engine: str) -> None:
+    found = planning(engine=engine, objectives={"ttft": 10})
+    setting = engine_setting(_served(fitting()), hardware("h100"), engine)
+    assert found.interval is not None
+    for cached, seconds in ((0, found.latency.ttft_s), (1000, found.latency.ttft_cached_s)):
+        shown = expect(Question(setting, Phase.SERVING_TTFT, 1, 4000 - cached, 500, cached))
+        assert seconds == pytest.approx(shown.seconds)
+        if not cached:
+            ends = found.interval.fast.latency.ttft_s, found.interval.slow.latency.ttft_s
+            assert ends == pytest.approx((shown.low_s, shown.high_s))
+    assert found.latency.prefill_s < found.latency.ttft_s
+    assert found.objectives[0].planned_s in (found.latency.ttft_s, found.latency.ttft_cached_s)
+    assert found.load.full is not None
+    assert found.load.full.prefill_s in (found.latency.prefill_s, found.latency.prefill_cached_s)
+    assert "prompt and first steps" in plan_text(found)
+    assert "the prompt's own time" in plan_text(found)
+    assert "first steps" not in plan_text(planning(engine="llama.cpp"))
 
 
 def test_own_measurements_count_on_their_own_machine_alone() -> None:

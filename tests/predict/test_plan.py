@@ -21,10 +21,12 @@ from inference_bench.predict.cost import (
     usd_per_million_tokens,
 )
 from inference_bench.predict.deployment import Deployment, Limit, deploy
+from inference_bench.predict.fit import cache_format
 from inference_bench.predict.plan import plan
 from inference_bench.predict.queueing import interactive_users, mm1_mean_time_s
 from inference_bench.predict.scenario import Objectives, scenario_from_mapping
 from inference_bench.predict.speculation import best_draft_tokens, break_even_acceptance, expected_tokens, speed_up
+from inference_bench.predict.step_cost import is_decode_step
 from predict.scenarios import REFERENCE, changed, planned
 
 LIGHT = ("prices", "owned", "speculation")
@@ -349,7 +351,16 @@ def test_no_draft_length_is_faster_than_the_best(alpha: float, cost: float, slop
 
     best = best_draft_tokens(alpha, cost, verify)
     top = speed_up(alpha, best, cost, verify(best))
-    assert all(speed_up(alpha, tokens, cost, verify(tokens)) <= top for tokens in range(1, 17))
+    assert all(speed_up(alpha, tokens, cost, verify(tokens)) <= top for tokens in range(1, 16))
+    assert is_decode_step((SequenceStep(100, best + 1),))
+
+
+def test_a_placer_with_something_else_in_it_shares_no_placements() -> None:
+    placer = deployment().placer
+    one = placer.place(100, 1)
+    other = replace(placer, fmt=cache_format("fp32"))
+    assert other.placed == {}
+    assert other.place(100, 1).cache_bytes > one.cache_bytes
 
 
 def test_verifying_costs_more_in_a_batch_that_nears_the_compute_limit() -> None:

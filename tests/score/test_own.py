@@ -46,7 +46,7 @@ def question_of(machine: Any = CARD) -> Question:
 
 
 def expected_s(machine: Any = CARD, own: OwnMeasurements | None = None) -> float:
-    return expect(question_of(machine), None, own.offsets if own else {}).seconds
+    return expect(question_of(machine), None, own.offsets(question_of(machine).setting) if own else {}).seconds
 
 
 def bound_s() -> float:
@@ -55,15 +55,25 @@ def bound_s() -> float:
 
 def test_a_row_of_the_machine_and_engine_is_reproduced(tmp_path: Path) -> None:
     found = calibration_from(table(tmp_path, row(0.8 / expected_s())), "llama.cpp", CARD)
-    assert (found.num_rows, found.engine, found.machine, found.origin) == (1, "llama.cpp", "RTX 4090", "mine.csv")
+    assert (len(found.rows), found.engine, found.machine, found.origin) == (1, "llama.cpp", "RTX 4090", "mine.csv")
     assert expected_s(own=found) == pytest.approx(expected_s() / 0.8, rel=0.08)
-    assert found.calibration(Phase.DECODE) is Calibration.ONE
+    assert found.calibration(question_of().setting, Phase.DECODE) is Calibration.SEVERAL
 
 
 def test_rows_of_others_are_left_out_and_a_family_is_one_engine(tmp_path: Path) -> None:
     rows = [row(100, batch=batch) for batch in (1, 2)]
     path = table(tmp_path, *rows, row(1, engine="vLLM"), row(1, on="H100 SXM"), row(120, engine="ollama"))
-    assert calibration_from(path, "llama.cpp", CARD).num_decode == 3
+    assert len(calibration_from(path, "llama.cpp", CARD).rows) == 3
+
+
+@pytest.mark.parametrize("name", ["Ryzen 9 7950X", "my processor"])
+def test_a_row_of_a_processor_keeps_the_threads_it_used(tmp_path: Path, name: str) -> None:
+    machine = replace(hardware("Ryzen 9 7950X"), name=name)
+    path = tmp_path / "mine.csv"
+    half = f"{row(5, on=name)},threads={(machine.cores or 0) // 2}"
+    path.write_text(f"{HEADER},notes\n{half}\n{row(5, on=name)},\n", encoding="utf-8")
+    found = calibration_from(path, "llama.cpp", machine)
+    assert [row.question.setting.threads_fraction for row in found.rows] == [0.5, 1.0]
 
 
 def test_a_machine_only_the_user_knows_is_matched_by_its_name(tmp_path: Path) -> None:
@@ -96,16 +106,17 @@ def seconds_row(seconds: float) -> str:
 
 
 def test_rows_that_cannot_be_are_left_out_and_said(tmp_path: Path) -> None:
+    setting = question_of().setting
     good, fast, slow = row(0.8 / expected_s()), row(1e12), seconds_row(1001 * expected_s())
     found = calibration_from(table(tmp_path, fast, good, slow), "llama.cpp", CARD)
-    assert found.num_rows == 1
-    assert found.offsets == calibration_from(table(tmp_path, good), "llama.cpp", CARD).offsets
+    assert len(found.rows) == 1
+    assert found.alone == calibration_from(table(tmp_path, good), "llama.cpp", CARD).alone
     assert [line.split(" (")[0] for line in found.left_out] == ["row 2", "row 4"]
     assert "faster than the bound of 4.66 ms" in found.left_out[0]
     assert "over 1,000 times" in found.left_out[1]
-    assert "left out: row 2 (0.00100 ns) is faster than the bound" in found.describe()
-    assert "left out" not in calibration_from(table(tmp_path, good), "llama.cpp", CARD).describe()
-    assert calibration_from(table(tmp_path, seconds_row(900 * expected_s())), "llama.cpp", CARD).num_rows == 1
+    assert "left out: row 2 (0.00100 ns) is faster than the bound" in found.describe(setting)
+    assert "left out" not in calibration_from(table(tmp_path, good), "llama.cpp", CARD).describe(setting)
+    assert len(calibration_from(table(tmp_path, seconds_row(900 * expected_s())), "llama.cpp", CARD).rows) == 1
 
 
 def test_a_table_of_rows_that_cannot_be_is_refused_by_file_and_row(tmp_path: Path) -> None:
@@ -122,7 +133,7 @@ def test_published_rates_may_be_a_tenth_off_and_measured_ceilings_leave_out_smal
         with pytest.raises(RequestError, match="faster than the bound"):
             calibration_from(table(tmp_path, seconds_row(bound / (allowed * 1.01))), "llama.cpp", machine)
         near = table(tmp_path, seconds_row(bound / (allowed * 0.99)))
-        assert calibration_from(near, "llama.cpp", machine).num_rows == 1
+        assert len(calibration_from(near, "llama.cpp", machine).rows) == 1
 
 
 # ── a verification ─────────────────────────────────────────────────────────────────────────────────
@@ -149,9 +160,9 @@ def run_folder(folder: Path, **changes: Any) -> Path:
 
 def test_a_run_of_this_machine_gives_a_row_a_point(tmp_path: Path) -> None:
     found = calibration_from(run_folder(tmp_path), "llama.cpp", HERE)
-    assert (found.num_decode, found.num_prefill) == (2, 1)
-    assert found.offsets
-    assert calibration_from(tmp_path / "result.json", "llama.cpp", HERE).offsets == found.offsets
+    assert [row.question.phase for row in found.rows] == [Phase.PREFILL, Phase.DECODE, Phase.DECODE]
+    assert found.alone
+    assert calibration_from(tmp_path / "result.json", "llama.cpp", HERE).alone == found.alone
 
 
 def test_a_run_of_a_model_file_is_matched_by_its_parameters(tmp_path: Path) -> None:
@@ -159,7 +170,7 @@ def test_a_run_of_a_model_file_is_matched_by_its_parameters(tmp_path: Path) -> N
 
     shape = {"params_total": count_params(MODEL.spec).total, "num_hidden_layers": MODEL.spec.num_hidden_layers}
     model = {**RESULT["model"], "name": "a file of mine", **shape}
-    assert calibration_from(run_folder(tmp_path, model=model), "llama.cpp", HERE, MODEL).num_rows == 3
+    assert len(calibration_from(run_folder(tmp_path, model=model), "llama.cpp", HERE, MODEL).rows) == 3
     with pytest.raises(RequestError, match="not known by name"):
         calibration_from(run_folder(tmp_path, model=model), "llama.cpp", HERE)
 
@@ -215,7 +226,7 @@ def run_result(folder: Path, **changed: Any) -> Path:
 @pytest.mark.parametrize("value", [1e308, 10**400, 5e-324, 0, -1, True])
 @pytest.mark.parametrize("key", ["bytes", "measured_s"])
 def test_a_run_with_a_number_that_nothing_has_is_refused(tmp_path: Path, key: str, value: float) -> None:
-    assert calibration_from(run_result(tmp_path), "llama.cpp", CARD, MODEL).num_rows == 1
+    assert len(calibration_from(run_result(tmp_path), "llama.cpp", CARD, MODEL).rows) == 1
     with pytest.raises(RequestError, match=key):
         calibration_from(run_result(tmp_path, **{key: value}), "llama.cpp", CARD, MODEL)
 

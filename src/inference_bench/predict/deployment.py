@@ -26,7 +26,7 @@ from inference_bench.predict.latency import predict_end_to_end_seconds
 from inference_bench.predict.placement import Placement, Placer
 from inference_bench.predict.scenario import JudgedBy, Scenario, Speed
 from inference_bench.predict.stated_model import StatedModel
-from inference_bench.predict.step_cost import PeakShares, ServedModel, StepCost
+from inference_bench.predict.step_cost import PeakShares, ServedModel, StepCost, first_token_s, verifying
 from inference_bench.roofline import roof
 
 ROUNDING: Final = 1 + 1e-12  # a step of exactly the objective is within it
@@ -117,14 +117,20 @@ class Deployment:
         return self.cost.step_s(decode_batch(self.scenario.traffic.mean_context_tokens, batch))
 
     def verify_s(self, batch: int, draft_tokens: int) -> float:
-        """A step that verifies a draft in each sequence of a batch."""
+        """A step that verifies a draft in each sequence of a batch, with logits at every position."""
         cached = self.scenario.traffic.mean_context_tokens - 1
-        return self.cost.step_s((SequenceStep(cached, draft_tokens + 1, batch),))
+        return verifying(self.cost).step_s((SequenceStep(cached, draft_tokens + 1, batch),))
 
     def prefill_s(self, prefix_cached: bool) -> float:
         """Reading one prompt, of which the prefix may be in the cache already."""
         traffic = self.scenario.traffic
         return self.cost.step_s(prompt(traffic.prompt_tokens, traffic.prefix_tokens if prefix_cached else 0))
+
+    def ttft_s(self, prefix_cached: bool) -> float:
+        """A lone request's first token: its prompt, and of a server also the steps until the token is out."""
+        traffic = self.scenario.traffic
+        cached = traffic.prefix_tokens if prefix_cached else 0
+        return first_token_s(self.cost, traffic.prompt_tokens, traffic.output_tokens, cached)
 
     def full_load(self, batch: int, prefix_cached: bool) -> FullLoad:
         """The accounting of a replica that always runs this batch."""
@@ -138,15 +144,15 @@ class Deployment:
         return load.effective_step_s or load.step_s
 
     def e2e_s(self, batch: int, prefix_cached: bool) -> float:
-        """One request at its own prefill and then at the pace of a batch of this size."""
+        """One request: its first token, and then at the pace of a batch of this size."""
         return predict_end_to_end_seconds(
-            self.prefill_s(prefix_cached), self.pace_s(batch, prefix_cached), self.scenario.traffic.output_tokens
+            self.ttft_s(prefix_cached), self.pace_s(batch, prefix_cached), self.scenario.traffic.output_tokens
         )
 
     def solo_e2e_s(self, prefix_cached: bool) -> float:
         """One request on a machine that is otherwise idle."""
         return predict_end_to_end_seconds(
-            self.prefill_s(prefix_cached), self.step_s(1), self.scenario.traffic.output_tokens
+            self.ttft_s(prefix_cached), self.step_s(1), self.scenario.traffic.output_tokens
         )
 
     def largest_batch(self, prefix_cached: bool) -> tuple[int, Limit]:
@@ -156,7 +162,7 @@ class Deployment:
         cap, objectives = self.scenario.assumptions.max_batch, self.scenario.objectives
         if cap is not None and cap < found:
             found, limit = cap, Limit.MAX_BATCH
-        if objectives.ttft_s is not None and self.prefill_s(prefix_cached) > objectives.ttft_s * ROUNDING:
+        if objectives.ttft_s is not None and self.ttft_s(prefix_cached) > objectives.ttft_s * ROUNDING:
             return 0, Limit.TTFT if found else limit
         for cause, objective in ((Limit.TPOT, objectives.tpot_s), (Limit.E2E, objectives.e2e_s)):
             if objective is None:
@@ -171,7 +177,7 @@ class Deployment:
         if self.cache_bytes(1, prefix_cached) > self.free_bytes:
             return False
         promised, has_steps = self.scenario.objectives, self.scenario.traffic.output_tokens > 1
-        if promised.ttft_s is not None and self.prefill_s(prefix_cached) > promised.ttft_s * ROUNDING:
+        if promised.ttft_s is not None and self.ttft_s(prefix_cached) > promised.ttft_s * ROUNDING:
             return False
         if promised.tpot_s is not None and has_steps and self.pace_s(1, prefix_cached) > promised.tpot_s * ROUNDING:
             return False
@@ -180,15 +186,15 @@ class Deployment:
     def _within(self, cause: Limit, objective_s: float, prefix_cached: bool, most: int) -> int:
         """The largest batch that keeps one objective."""
         output, most_s = self.scenario.traffic.output_tokens, objective_s * ROUNDING
-        prefill = 0.0 if cause is Limit.TPOT else self.prefill_s(prefix_cached)
-        if prefill > most_s:
+        first = 0.0 if cause is Limit.TPOT else self.ttft_s(prefix_cached)
+        if first > most_s:
             return 0
-        if output == 1:  # no steps follow the first token: the whole request is its prompt, whatever the batch
+        if output == 1:  # no steps follow the first token: the whole request is its first token, whatever the batch
             return most
 
         def keeps(batch: int) -> bool:
             pace = self.pace_s(batch, prefix_cached)
-            return (pace if cause is Limit.TPOT else predict_end_to_end_seconds(prefill, pace, output)) <= most_s
+            return (pace if cause is Limit.TPOT else predict_end_to_end_seconds(first, pace, output)) <= most_s
 
         return largest_that_fits(lambda batch: batch == 0 or keeps(batch), most)
 

@@ -86,12 +86,12 @@ def engine_speeds(asked: EngineAsked) -> ExpectedSpeeds | None:
 
 
 def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
-    from inference_bench.predict.efficiency import expect, fitted, timed_alone
+    from inference_bench.predict.efficiency import expect
 
-    known = timed_alone(question.setting.engine, question.setting.pool, fitted())
     if own is None:
-        return expect(question, known)
-    return expect(question, known, own.offsets, own.calibration(question.phase))
+        return expect(question)
+    setting = question.setting
+    return expect(question, None, own.offsets(setting), own.calibration(setting, question.phase))
 
 
 def below_bound(beside: Mapping[str, tuple[float | None, float | None]], machine: HardwareSpec) -> tuple[str, ...]:

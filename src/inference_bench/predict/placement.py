@@ -95,7 +95,7 @@ class Placer:
     engine: str
     devices: int = 1
     split: Split = Split.TENSOR
-    placed: dict[tuple[int, int], Placement] = field(default_factory=dict, compare=False, repr=False)
+    placed: dict[tuple[int, int], Placement] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def place(self, context: int, sequences: int) -> Placement:
         """What the fullest device holds at this context and number of sequences.

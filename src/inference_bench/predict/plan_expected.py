@@ -21,13 +21,14 @@ from inference_bench.predict.efficiency import (
     EngineCost,
     Expectation,
     OwnMeasurements,
+    Pace,
     Phase,
     Question,
     engine_setting,
     expect,
     fitted,
     is_served,
-    parameters_of_engine,
+    step_parameters,
 )
 from inference_bench.predict.efficiency.served import describe_expectation, width_of
 from inference_bench.predict.efficiency.terms import rates
@@ -58,13 +59,15 @@ class PlanInterval:
     """The figures that 4 of 5 measurements lie between.
 
     Where:  decode_factor and prefill_factor are what a step's time is divided by at the fast end, down to its bound, and
-            multiplied by at the slow end: both at once, as a machine that is slow in one is rarely fast in the other
+            multiplied by at the slow end: both at once, as a machine that is slow in one is rarely fast in the other;
+            ttft_factor is the same of a lone request's first token
     """
 
     fast: PlanEnd
     slow: PlanEnd
     decode_factor: float
     prefill_factor: float
+    ttft_factor: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,9 @@ def engine_cost(scenario: Scenario, served: ServedModel, machine: HardwareSpec) 
             "not known; describe the machine in the scenario with both, or use speed 'shares'"
         )
     own = own_of(scenario, machine)
-    return EngineCost(setting, parameters_of_engine(setting.engine, fitted()), {} if own is None else own.offsets)
+    parameters, in_service = step_parameters(setting, Phase.DECODE, fitted(), Pace.IN_SERVICE)
+    offsets = {} if own is None else own.offsets(setting, Pace.IN_SERVICE)
+    return EngineCost(setting, parameters, offsets, in_service)
 
 
 def own_of(scenario: Scenario, machine: HardwareSpec) -> OwnMeasurements | None:
@@ -106,8 +111,8 @@ def describe_plan(deployment: Deployment) -> Iterator[str]:
     cost = deployment.cost
     if not isinstance(cost, EngineCost):
         return
-    yield from describe_expectation(cost.setting, own_of(deployment.scenario, deployment.machine))
-    if is_served(cost.setting.engine, fitted()):
+    yield from describe_expectation(cost.setting, own_of(deployment.scenario, deployment.machine), Pace.IN_SERVICE)
+    if cost.in_service:
         engine, pool = cost.setting.engine, cost.setting.pool
         where = "" if is_served(engine, fitted(), pool) else f", of which none ran on {pool} machines"
         yield f"steps are those of {engine} in service, as fitted on servers under load{where}"
@@ -135,14 +140,14 @@ def plan_interval(
     if not isinstance(cost, EngineCost):
         return None
     own = own_of(deployment.scenario, deployment.machine)
-    step = Phase.SERVING_TPOT if is_served(cost.setting.engine, fitted()) else Phase.DECODE
-    decode, prefill = (math.exp(width_of(cost.setting, phase, own)) for phase in (step, Phase.PREFILL))
+    step, first = (Phase.SERVING_TPOT, Phase.SERVING_TTFT) if cost.in_service else (Phase.DECODE, Phase.PREFILL)
+    decode, prefill, ttft = (math.exp(width_of(cost.setting, phase, own)) for phase in (step, Phase.PREFILL, first))
 
-    def end(decode_factor: float, prefill_factor: float) -> PlanEnd:
-        stretched = replace(deployment, cost=StretchedCost(cost, decode_factor, prefill_factor, cost.bound_s))
-        return _end(stretched, loads, loads.index(load), usd_per_device_hour)
+    def end(decode_factor: float, prefill_factor: float, ttft_factor: float) -> PlanEnd:
+        there = StretchedCost(cost, decode_factor, prefill_factor, cost.bound_s, ttft_factor)
+        return _end(replace(deployment, cost=there), loads, loads.index(load), usd_per_device_hour)
 
-    return PlanInterval(end(1 / decode, 1 / prefill), end(decode, prefill), decode, prefill)
+    return PlanInterval(end(1 / decode, 1 / prefill, 1 / ttft), end(decode, prefill, ttft), decode, prefill, ttft)
 
 
 def _end(deployment: Deployment, loads: tuple[LoadPlan, ...], chosen: int, usd: float | None) -> PlanEnd:
@@ -162,7 +167,7 @@ def _end(deployment: Deployment, loads: tuple[LoadPlan, ...], chosen: int, usd: 
 def serving_check(deployment: Deployment, load: LoadPlan) -> ServingCheck | None:
     """What servers show at the planned batch; None for engines that were only ever timed alone, and without a batch."""
     cost = deployment.cost
-    if not isinstance(cost, EngineCost) or not load.batch or not is_served(cost.setting.engine, fitted()):
+    if not isinstance(cost, EngineCost) or not load.batch or not cost.in_service:
         return None
     traffic, own = deployment.scenario.traffic, own_of(deployment.scenario, deployment.machine)
     cached = traffic.prefix_tokens if load.prefix_cached else 0
@@ -176,4 +181,7 @@ def serving_check(deployment: Deployment, load: LoadPlan) -> ServingCheck | None
 
 
 def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
-    return expect(question) if own is None else expect(question, None, own.offsets, own.calibration(question.phase))
+    if own is None:
+        return expect(question)
+    setting = question.setting
+    return expect(question, None, own.offsets(setting, Pace.IN_SERVICE), own.calibration(setting, question.phase))

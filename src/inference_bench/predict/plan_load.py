@@ -64,7 +64,7 @@ def at_batch(deployment: Deployment, load: LoadPlan) -> LoadPlan:
     if not load.batch:
         return load
     full, think_s = deployment.full_load(load.batch, load.prefix_cached), deployment.scenario.traffic.think_s
-    e2e_s = full.prefill_s + full.residence_s
+    e2e_s = deployment.ttft_s(load.prefix_cached) + full.residence_s
     users = None if think_s is None else interactive_users(full.requests_per_s, e2e_s, think_s)
     return replace(load, full=full, e2e_s=e2e_s, users=users)
 

@@ -66,7 +66,7 @@ def _checks(deployment: Deployment, load: LoadPlan) -> Iterator[ObjectiveCheck]:
     objectives, batch = deployment.scenario.objectives, max(1, load.batch)
     cached, has_steps = load.prefix_cached, deployment.scenario.traffic.output_tokens > 1
     if objectives.ttft_s is not None:
-        yield ObjectiveCheck("TTFT", objectives.ttft_s, deployment.prefill_s(cached), None)
+        yield ObjectiveCheck("TTFT", objectives.ttft_s, deployment.ttft_s(cached), None)
     if objectives.tpot_s is not None and has_steps:
         stretched = None if load.full is None else load.full.effective_step_s
         yield ObjectiveCheck("TPOT", objectives.tpot_s, deployment.pace_s(batch, cached), stretched)
@@ -103,7 +103,11 @@ def _no(deployment: Deployment, load: LoadPlan) -> str:
             f"{format_bytes(needed)} are needed on each device and {format_bytes(deployment.memory_bytes)} are there"
         )
     if load.limited_by is Limit.TTFT:
-        found, objective, what = deployment.prefill_s(load.prefix_cached), objectives.ttft_s, "reading the prompt alone"
+        found, objective, what = (
+            deployment.ttft_s(load.prefix_cached),
+            objectives.ttft_s,
+            "the first token of one request alone",
+        )
     elif load.limited_by is Limit.TPOT:
         found, objective, what = deployment.pace_s(1, load.prefix_cached), objectives.tpot_s, "a token of one sequence"
     else:

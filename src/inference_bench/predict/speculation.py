@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from inference_bench.errors import RequestError
+from inference_bench.predict.step_cost import MOST_VERIFIED
 
 _STEPS = 60  # halvings of 0..1: below what a float tells apart
 
@@ -70,10 +71,13 @@ def break_even_acceptance(draft_tokens: int, draft_cost: float, verify_cost: flo
 
 
 def best_draft_tokens(
-    acceptance: float, draft_cost: float, verify_cost: Callable[[int], float], choices: Iterable[int] = range(1, 17)
+    acceptance: float,
+    draft_cost: float,
+    verify_cost: Callable[[int], float],
+    choices: Iterable[int] = range(1, MOST_VERIFIED),
 ) -> int:
     """The draft length with the largest speed-up, the shortest among equals.
 
-    Where:  verify_cost gives v_γ for each γ, which grows with it
+    Where:  verify_cost gives v_γ for each γ, which grows with it; choices end where γ + 1 positions are still a decode step
     """
     return max(choices, key=lambda tokens: (speed_up(acceptance, tokens, draft_cost, verify_cost(tokens)), -tokens))

@@ -11,13 +11,13 @@ Bounds and stated shares of the peaks are one formula (`PeakShares`); what real 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Final, Protocol
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, Self, runtime_checkable
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.experts import UNIFORM_ROUTING
 from inference_bench.accounting.weights import WeightCount
-from inference_bench.accounting.work import HeadPositions, SequenceStep, StepWork, count_step_work
+from inference_bench.accounting.work import HeadPositions, SequenceStep, StepWork, count_step_work, prompt
 from inference_bench.errors import RequestError
 from inference_bench.facts.models import ModelSpec
 from inference_bench.roofline import Roof, bound
@@ -31,6 +31,36 @@ class StepCost(Protocol):
         ...
 
 
+@runtime_checkable
+class FirstTokenCost(StepCost, Protocol):
+    """A cost that knows more of a first token than the step of its prompt."""
+
+    def first_token_s(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """Seconds until a lone request's first token; prompt_tokens include the cached ones."""
+        ...
+
+
+def first_token_s(cost: StepCost, prompt_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
+    """Seconds until a lone request's first token: the step of its prompt where nothing else is known."""
+    if isinstance(cost, FirstTokenCost):
+        return cost.first_token_s(prompt_tokens, output_tokens, cached_tokens)
+    return cost.step_s(prompt(prompt_tokens, cached_tokens))
+
+
+@runtime_checkable
+class VerifyingCost(StepCost, Protocol):
+    """A cost that tells a step that verifies a draft from one that reads a prompt."""
+
+    def verifying(self) -> StepCost:
+        """The same with logits at every position, as verifying needs them."""
+        ...
+
+
+def verifying(cost: StepCost) -> StepCost:
+    """A cost for steps that verify a draft, with logits at every position; the cost itself where it tells none apart."""
+    return cost.verifying() if isinstance(cost, VerifyingCost) else cost
+
+
 @dataclass(frozen=True, slots=True)
 class ServedModel:
     """A model in the formats it is served in: all that the work of a step depends on."""
@@ -40,6 +70,10 @@ class ServedModel:
     cache_format: CacheFormat
     head_positions: HeadPositions = HeadPositions.LAST
     expert_correlation: float = UNIFORM_ROUTING
+
+    def verifying(self) -> Self:
+        """The same with logits at every position."""
+        return replace(self, head_positions=HeadPositions.ALL)
 
     def work(self, sequences: Sequence[SequenceStep]) -> StepWork:
         """FLOPs and bytes of one step."""
@@ -64,6 +98,10 @@ class PeakShares:
     compute_share: float = 1.0
     devices: int = 1
 
+    def verifying(self) -> PeakShares:
+        """The same for steps that verify a draft."""
+        return replace(self, served=self.served.verifying())
+
     def step_s(self, sequences: Sequence[SequenceStep]) -> float:
         """Seconds of one step.
 
@@ -82,7 +120,7 @@ class PeakShares:
         return seconds
 
 
-_MOST_VERIFIED: Final = 16
+MOST_VERIFIED: Final = 16
 
 
 def is_decode_step(sequences: Sequence[SequenceStep]) -> bool:
@@ -90,14 +128,15 @@ def is_decode_step(sequences: Sequence[SequenceStep]) -> bool:
 
     Where:  short is at most 16 positions: engines verify so many by their decode kernels
     """
-    return all(step.num_new == 1 or (step.num_cached > 0 and step.num_new <= _MOST_VERIFIED) for step in sequences)
+    return all(step.num_new == 1 or (step.num_cached > 0 and step.num_new <= MOST_VERIFIED) for step in sequences)
 
 
 @dataclass(frozen=True, slots=True)
 class StretchedCost:
     """Another cost with its times multiplied: one end of an interval.
 
-    Where:  decode multiplies decode steps, prefill all others; bound_s is what no step takes less than
+    Where:  decode multiplies decode steps, prefill all others, first_token the time to a first token (None: as prefill);
+            bound_s is what no step takes less than
     Unit:   seconds
     """
 
@@ -105,9 +144,23 @@ class StretchedCost:
     decode: float
     prefill: float
     bound_s: Callable[[Sequence[SequenceStep]], float] | None = None
+    first_token: float | None = None
+
+    def verifying(self) -> StretchedCost:
+        """The same for steps that verify a draft."""
+        return replace(self, cost=verifying(self.cost))
 
     def step_s(self, sequences: Sequence[SequenceStep]) -> float:
         """Seconds of one step."""
         factor = self.decode if is_decode_step(sequences) else self.prefill
-        stretched = self.cost.step_s(sequences) * factor
+        return self._stretched(self.cost.step_s(sequences), factor, sequences)
+
+    def first_token_s(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """Seconds until a lone request's first token; not before its prompt's bound."""
+        factor = self.prefill if self.first_token is None else self.first_token
+        seconds = first_token_s(self.cost, prompt_tokens, output_tokens, cached_tokens)
+        return self._stretched(seconds, factor, prompt(prompt_tokens, cached_tokens))
+
+    def _stretched(self, seconds: float, factor: float, sequences: Sequence[SequenceStep]) -> float:
+        stretched = seconds * factor
         return stretched if self.bound_s is None or factor >= 1 else max(stretched, self.bound_s(sequences))

@@ -185,6 +185,7 @@ def _interval(answer: Plan) -> Json | None:
         "share_fraction": 0.8,
         "decode_factor": found.decode_factor,
         "prefill_factor": found.prefill_factor,
+        "ttft_factor": found.ttft_factor,
         **{row.key: [row.low, row.high] for row in intervals(answer)},
         **ends,
     }

@@ -154,17 +154,29 @@ def _memory(answer: Plan) -> str:
 def _latency(answer: Plan) -> str:
     latency, traffic = answer.latency, answer.scenario.traffic
     how = f"{format_count(traffic.output_tokens - 1)} steps after the first token"
-    rows: list[Row] = [
-        Row("TTFT", _s(latency.ttft_s), f"{format_count(traffic.prompt_tokens)} tokens read"),
+    rows = _first_token("", latency.ttft_s, latency.prefill_s, traffic.prompt_tokens)
+    if latency.ttft_cached_s is not None and latency.prefill_cached_s is not None:
+        fresh = traffic.prompt_tokens - traffic.prefix_tokens
+        rows += _first_token(", prefix cached", latency.ttft_cached_s, latency.prefill_cached_s, fresh)
+    rows += [
         Row("solo step", _s(latency.solo_step_s), f"at {format_count(latency.mean_context_tokens)} tokens"),
         Row("solo pace", _n(latency.solo_tokens_per_s, "tokens/s"), "1 / solo step"),
         Row("E2E", _s(latency.e2e_s), how),
     ]
-    if latency.ttft_cached_s is not None:
-        fresh = format_count(traffic.prompt_tokens - traffic.prefix_tokens)
-        rows.insert(1, Row("TTFT, prefix cached", _s(latency.ttft_cached_s), f"{fresh} of them read"))
+    if latency.e2e_cached_s is not None:
         rows.append(Row("E2E, prefix cached", _s(latency.e2e_cached_s), how))
     return _section("latency, one request alone", rows, answer.times_origin)
+
+
+def _first_token(which: str, ttft_s: float, prefill_s: float, tokens: int) -> list[Row]:
+    """The first token, and the prompt's own time where that is another."""
+    read = f"{format_count(tokens)} {'of them' if which else 'tokens'} read"
+    if ttft_s == prefill_s:
+        return [Row(f"TTFT{which}", _s(ttft_s), read)]
+    return [
+        Row(f"TTFT{which}", _s(ttft_s), f"{read}: prompt and first steps"),
+        Row(f"prompt{which}", _s(prefill_s), "the prompt's own time"),
+    ]
 
 
 def _load_cells(load: LoadPlan) -> list[tuple[str, str]]:

@@ -33,16 +33,15 @@ from inference_bench.predict.efficiency import (
     Question,
     engine_family,
     engine_setting,
+    expected_time,
     fitted,
     own_measurements,
-    timed_alone,
 )
 from inference_bench.predict.efficiency.bounds import bound_of
-from inference_bench.predict.efficiency.expectation import answer, parameters_for
 from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.fit import cache_format
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.score.query import case
+from inference_bench.score.query import _threads_fraction, case
 from inference_bench.score.rows import MeasuredRow, read_rows
 from inference_bench.units import format_count, format_seconds
 
@@ -95,8 +94,7 @@ def _doubt(row: Observation) -> str | None:
             f"({format_seconds(row.seconds)}) is faster than the bound of {format_seconds(bound)}: lengths, formats or "
             "devices are not as the row says"
         )
-    known = timed_alone(question.setting.engine, question.setting.pool, fitted())
-    expected = answer(form, parameters_for(question, known)).seconds
+    expected = expected_time(form, fitted()).seconds
     if row.seconds > _SLOWEST * expected:
         return (
             f"({format_seconds(row.seconds)}) is over {format_count(_SLOWEST)} times the {format_seconds(expected)} that "
@@ -156,8 +154,13 @@ def _observation(row: MeasuredRow, machine: HardwareSpec) -> Observation | str:
         return asked.reason or "it asks nothing"
     setting = asked.question.setting
     on = engine_setting(setting.served, machine, setting.engine).machine
-    is_early = setting.is_early and bool(row.date)
-    return Observation(replace(asked.question, setting=replace(setting, machine=on, is_early=is_early)), asked.seconds)
+    mine = replace(
+        setting,
+        machine=on,
+        is_early=setting.is_early and bool(row.date),
+        threads_fraction=_threads_fraction(row.notes, on),
+    )
+    return Observation(replace(asked.question, setting=mine), asked.seconds)
 
 
 # ── a verification ─────────────────────────────────────────────────────────────────────────────────

@@ -8,14 +8,20 @@ Read in this order: setting, terms, effects, question, bounds, parameters, expec
 """
 
 from inference_bench.predict.efficiency.calibration import Observation, OwnMeasurements, calibrate, own_measurements
-from inference_bench.predict.efficiency.expectation import EngineCost, Expectation, expect
+from inference_bench.predict.efficiency.expectation import (
+    EngineCost,
+    Expectation,
+    Pace,
+    expect,
+    expected_time,
+    step_parameters,
+)
 from inference_bench.predict.efficiency.parameters import (
     Calibration,
     Familiarity,
     Fitted,
     fitted,
     is_served,
-    parameters_of_engine,
     timed_alone,
 )
 from inference_bench.predict.efficiency.question import Phase, Question
@@ -31,6 +37,7 @@ __all__ = [
     "Fitted",
     "Observation",
     "OwnMeasurements",
+    "Pace",
     "Phase",
     "Question",
     "Setting",
@@ -38,10 +45,11 @@ __all__ = [
     "engine_family",
     "engine_setting",
     "expect",
+    "expected_time",
     "fitted",
     "is_served",
     "known_families",
     "own_measurements",
-    "parameters_of_engine",
+    "step_parameters",
     "timed_alone",
 ]

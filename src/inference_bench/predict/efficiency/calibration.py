@@ -13,13 +13,21 @@ because that is where most of its time goes.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from inference_bench.predict.efficiency.expectation import NO_OFFSETS, answer, parameters_for
+from inference_bench.predict.efficiency.expectation import (
+    NO_OFFSETS,
+    Offsets,
+    Pace,
+    answer,
+    familiarity_of,
+    step_parameters,
+)
 from inference_bench.predict.efficiency.parameters import Calibration, Familiarity, Fitted, fitted
 from inference_bench.predict.efficiency.question import Phase, Question, shape
+from inference_bench.predict.efficiency.setting import Setting
 
 # how far one machine's efficiencies lie from its pool's, as the standard deviation of a logarithm
 SPREAD: Final = {
@@ -49,8 +57,6 @@ NOISE: Final = {
 _SHARE_OF_SPREAD: Final = {Familiarity.KNOWN: 0.7, Familiarity.POOL: 1.0, Familiarity.NEW: 1.0}
 _ROUNDS: Final = 30
 _LARGEST_MOVE: Final = 1.0
-SEVERAL_ROWS: Final = 4  # the number of rows with which the intervals of "several" were measured
-_PROMPT_PHASES: Final = (Phase.PREFILL, Phase.SERVING_TTFT)
 _SMALLEST_SAID: Final = 0.005
 # group → what a person would call it; of efficiencies, a longer time is a lower one
 _EFFICIENCIES: Final = {
@@ -76,36 +82,52 @@ class Observation:
 class OwnMeasurements:
     """What a user's own measurements of one engine on one machine say of it.
 
-    Where:  offsets are those of `calibrate`; num_decode and num_prefill are the rows that timed tokens and prompts;
-            origin says where the rows are from, left_out which of them cannot be, and why
+    Where:  alone are the offsets of all rows over steps timed alone, in_service those over the steps of servers: a row is
+            held against what it corrects; origin says where the rows are from, left_out which of them cannot be, and why
     """
 
     engine: str
     machine: str
-    offsets: Mapping[str, float]
-    num_decode: int
-    num_prefill: int
+    rows: tuple[Observation, ...]
     origin: str
     left_out: tuple[str, ...] = ()
+    alone: Offsets = field(default_factory=dict)
+    in_service: Offsets = field(default_factory=dict)
 
-    @property
-    def num_rows(self) -> int:
-        """Rows that were used."""
-        return self.num_decode + self.num_prefill
+    def offsets(self, setting: Setting, pace: Pace = Pace.ALONE) -> Offsets:
+        """The corrections of a setting: those of all rows, then, around them, those of its own."""
+        shared = self.in_service if pace is Pace.IN_SERVICE else self.alone
+        own = [row for row in self.rows if _served_alike(row.question.setting, setting)]
+        return calibrate(own, None, shared, pace) if own else shared
 
-    def calibration(self, phase: Phase) -> Calibration:
-        """How much a prediction of this phase rests on them: only rows that time the same count."""
-        rows = self.num_prefill if phase in _PROMPT_PHASES else self.num_decode
-        return Calibration.NONE if rows == 0 else Calibration.SEVERAL if rows >= SEVERAL_ROWS else Calibration.ONE
+    def calibration(self, setting: Setting, phase: Phase) -> Calibration:
+        """How much a prediction rests on them, as widths were measured: on rows of its phase.
 
-    def describe(self) -> str:
-        """What moved, as factors on the fit."""
-        moved = [_moved(name, value) for name, value in self.offsets.items() if abs(value) >= _SMALLEST_SAID]
+        Where:  several is one row of each model and format, that of the setting among them; one is any row
+        """
+        settings = [row.question.setting for row in self.rows if row.question.phase is phase]
+        if any(_served_alike(one, setting) for one in settings):
+            return Calibration.SEVERAL
+        return Calibration.ONE if settings else Calibration.NONE
+
+    def describe(self, setting: Setting, pace: Pace = Pace.ALONE) -> str:
+        """What moved for a setting, as factors on the fit."""
+        offsets = self.offsets(setting, pace)
+        moved = [_moved(name, value) for name, value in offsets.items() if abs(value) >= _SMALLEST_SAID]
         return (
-            f"{self.num_rows} own row(s) of {self.engine} on {self.machine} ({self.origin}) correct the fit: "
+            f"{len(self.rows)} own row(s) of {self.engine} on {self.machine} ({self.origin}) correct the fit: "
             f"{', '.join(moved) or 'it was right within half a percent'}"
             f"{'; left out: ' if self.left_out else ''}{'; '.join(self.left_out)}"
         )
+
+
+def _served_alike(one: Setting, other: Setting) -> bool:
+    """Whether two settings are one model in one format on devices that share it alike."""
+    return _model_and_format(one) == _model_and_format(other)
+
+
+def _model_and_format(setting: Setting) -> tuple[object, ...]:
+    return setting.served.model.name, setting.format_label, setting.devices, setting.tensor
 
 
 def _moved(name: str, offset: float) -> str:
@@ -121,29 +143,40 @@ def own_measurements(
 
     Raises:  RequestError where the machine's rates are not known
     """
-    prompts = sum(row.question.phase in _PROMPT_PHASES for row in rows)
-    return OwnMeasurements(engine, machine, calibrate(rows), len(rows) - prompts, prompts, origin, left_out)
+    alone, in_service = (calibrate(rows, pace=pace) for pace in (Pace.ALONE, Pace.IN_SERVICE))
+    return OwnMeasurements(engine, machine, tuple(rows), origin, left_out, alone, in_service)
 
 
 def calibrate(
-    rows: Sequence[Observation], known: Fitted | None = None, around: Mapping[str, float] = NO_OFFSETS
+    rows: Sequence[Observation],
+    known: Fitted | None = None,
+    around: Offsets = NO_OFFSETS,
+    pace: Pace = Pace.ALONE,
 ) -> dict[str, float]:
     """The offsets that best explain some rows of one engine on one machine; those it starts around for no rows.
 
     Formula:  argmin Σ rows (log t - log t̂(o))² / s² + Σ offsets (o - a)² / σ²
-    Where:    a is what is believed before: zero, or what the machine's other rows gave
+    Where:    a is what is believed before: zero, or what the machine's other rows gave; t̂ has the parameters of the steps
+              that are to be corrected (`step_parameters`)
     Raises:   RequestError where the machine's rates are not known
     """
     known = known or fitted()
-    asked = [(shape(row.question), parameters_for(row.question, known), math.log(row.seconds)) for row in rows]
+    asked = [
+        (
+            shape(row.question),
+            step_parameters(row.question.setting, row.question.phase, known, pace),
+            math.log(row.seconds),
+        )
+        for row in rows
+    ]
     names = list(SPREAD)
     noise = [NOISE[row.question.phase] for row in rows]
     spread = _spread(rows, known)
     offsets = {name: around.get(name, 0.0) for name in names}
     for _ in range(_ROUNDS if rows else 0):
         residuals, slopes = [], []
-        for form, parameters, target in asked:
-            time = answer(form, parameters, offsets)
+        for form, (parameters, own_prompt), target in asked:
+            time = answer(form, parameters, offsets, own_prompt=own_prompt)
             residuals.append(target - math.log(time.seconds))
             slopes.append([time.by_group.get(name, 0.0) / time.seconds for name in names])
         away = [offsets[name] - around.get(name, 0.0) for name in names]
@@ -157,9 +190,7 @@ def calibrate(
 
 def _spread(rows: Sequence[Observation], known: Fitted) -> list[float]:
     """How far each offset may go, by how familiar the fit is with the engine on the machine."""
-    settings = [row.question.setting for row in rows]
-    found = [known.familiarity(setting.engine, setting.machine.name, setting.pool) for setting in settings]
-    share = max((_SHARE_OF_SPREAD[familiarity] for familiarity in found), default=1.0)
+    share = max((_SHARE_OF_SPREAD[familiarity_of(row.question.setting, known)] for row in rows), default=1.0)
     return [share * value for value in SPREAD.values()]
 
 

@@ -12,15 +12,24 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from functools import cached_property
 from typing import Final
 
-from inference_bench.accounting.work import SequenceStep
+from inference_bench.accounting.work import SequenceStep, prompt
 from inference_bench.errors import RequestError
 from inference_bench.predict.efficiency.bounds import bound_of, bound_of_step
 from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
-from inference_bench.predict.efficiency.parameters import Calibration, Fitted, Parameters, fitted
+from inference_bench.predict.efficiency.parameters import (
+    Calibration,
+    Familiarity,
+    Fitted,
+    Parameters,
+    fitted,
+    is_served,
+    timed_alone,
+)
 from inference_bench.predict.efficiency.question import Phase, Question, Shape, shape
 from inference_bench.predict.efficiency.setting import Setting
 from inference_bench.predict.efficiency.terms import (
@@ -134,8 +143,11 @@ def overlap(parts: Sequence[float], norm: float) -> tuple[float, float, float]:
     return memory, compute, (memory**norm + compute**norm) ** (1 / norm)
 
 
-def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS) -> StepTime:
+def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS, *, own_prompt: bool = False) -> StepTime:
     """The time of a whole phase: how often each step is paid, and what serving adds.
+
+    Where:    own_prompt says that parameters of servers stand for a prompt outside of serving phases, too: they know its
+              step only together with the factor of its own time
 
     Formula:  decode, prefill: one step; e2e: prefill + (n - 1) · waves · step; serving TPOT: step + interference ·
               running / n · prefill; serving TTFT: (own + burst · running) · prefill + (first + wait · n / offered +
@@ -148,7 +160,7 @@ def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS) -> St
         None if terms is None else step_time(setting, pcie, terms, known, offsets)
         for terms in (asked.decode, asked.prefill)
     ]
-    paid = _paid(asked, known, offsets)
+    paid = _paid(asked, known, offsets, own_prompt)
     total, by_group = 0.0, dict[str, float]()
     for step, counts in zip(steps, paid, strict=True):
         if step is None:
@@ -163,19 +175,20 @@ def answer(asked: Shape, known: Parameters, offsets: Offsets = NO_OFFSETS) -> St
     return StepTime(total, by_group)
 
 
-def _paid(asked: Shape, known: Parameters, offsets: Offsets) -> tuple[dict[str, float], dict[str, float]]:
+def _paid(
+    asked: Shape, known: Parameters, offsets: Offsets, own_prompt: bool
+) -> tuple[dict[str, float], dict[str, float]]:
     """How many decode and how many prefill steps are paid, by the serving term that asks for them ("" for none)."""
     question = asked.question
-    if question.phase is Phase.E2E:
-        return {"": (question.output_tokens - 1) * asked.waves}, {"": 1.0}
-    if not question.is_serving:
-        return {"": 1.0}, {"": 1.0}
-
     has_experts = asked.decode is not None and asked.decode.values[1] > 0
 
     def factor(term: str) -> float:
         effects = serving_effects(question.setting, term, has_experts)
         return math.exp(known.log_factor(effects) + offsets.get(term, 0.0))
+
+    if not question.is_serving:
+        steps = (question.output_tokens - 1) * asked.waves if question.phase is Phase.E2E else 1.0
+        return {"": steps}, {"own_prompt": factor("own_prompt")} if own_prompt else {"": 1.0}
 
     output = max(1, question.output_tokens)
     if question.phase is Phase.SERVING_TPOT:
@@ -192,6 +205,37 @@ def parameters_for(question: Question, known: Fitted) -> Parameters:
     return known.serving if question.is_serving else known.alone
 
 
+class Pace(StrEnum):
+    """Which steps are meant, of an engine that was measured both ways: a scheduler and its clients make them longer."""
+
+    ALONE = "alone"  # nothing else goes on: what benchmarks time, and what `fit` says
+    IN_SERVICE = "in service"  # requests come and go: what `plan` takes
+
+
+def step_parameters(setting: Setting, phase: Phase, known: Fitted, pace: Pace = Pace.ALONE) -> tuple[Parameters, bool]:
+    """The parameters of an engine's steps, and whether a prompt of them is multiplied by the factor of its own time.
+
+    Where:  serving phases have the servers'. Other steps have those timed alone, or the servers' in service and where an
+            engine was measured on such machines in service only; an engine that was never served has no others
+    """
+    if phase in (Phase.SERVING_TPOT, Phase.SERVING_TTFT):
+        return known.serving, True
+    if pace is Pace.IN_SERVICE and is_served(setting.engine, known):
+        return known.serving, True
+    return timed_alone(setting.engine, setting.pool, known).alone, False
+
+
+def expected_time(asked: Shape, known: Fitted, offsets: Offsets = NO_OFFSETS, pace: Pace = Pace.ALONE) -> StepTime:
+    """The time of a phase of an engine with the parameters that its steps have."""
+    parameters, own_prompt = step_parameters(asked.question.setting, asked.question.phase, known, pace)
+    return answer(asked, parameters, offsets, own_prompt=own_prompt)
+
+
+def familiarity_of(setting: Setting, known: Fitted) -> Familiarity:
+    """How close a setting lies to the rows."""
+    return known.familiarity(setting.engine, setting.machine.name, setting.pool)
+
+
 def expect(
     question: Question,
     known: Fitted | None = None,
@@ -204,9 +248,8 @@ def expect(
     Raises:  RequestError where the machine's rates are not known
     """
     known, form = known or fitted(), shape(question)
-    seconds = answer(form, parameters_for(question, known), offsets).seconds
-    setting = question.setting
-    familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool)
+    seconds = expected_time(form, known, offsets).seconds
+    familiarity = familiarity_of(question.setting, known)
     return interval(form, seconds, known.width(question.phase.value, familiarity, calibration))
 
 
@@ -225,7 +268,8 @@ def interval(form: Shape, seconds: float, width: float) -> Expectation:
 class EngineCost:
     """What a step costs on a real engine: a StepCost at fitted efficiencies.
 
-    Where:  offsets are corrections from own measurements; each factor is worked out once
+    Where:  offsets are corrections from own measurements; in_service says that known are parameters of servers; each factor
+            is worked out once
     Unit:   seconds
     Source: fitted.json, with its rows and date
     """
@@ -233,6 +277,7 @@ class EngineCost:
     setting: Setting
     known: Parameters
     offsets: Offsets = field(default_factory=dict)
+    in_service: bool = False
 
     @cached_property
     def limits(self) -> Rates:
@@ -261,9 +306,27 @@ class EngineCost:
     @cached_property
     def _own_prompt(self) -> float:
         """What a prompt's own time is multiplied by; servers' parameters know it only together with the step's."""
+        if not self.in_service:
+            return 1.0
         has_experts = self.setting.served.weights.experts > 0
         effect = self.known.log_factor(serving_effects(self.setting, "own_prompt", has_experts))
         return math.exp(effect + self.offsets.get("own_prompt", 0.0))
+
+    def first_token_s(self, prompt_tokens: int, output_tokens: int, cached_tokens: int) -> float:
+        """A lone request's first token: of servers what they show at a concurrency of 1, else the prompt's step.
+
+        Where:   prompt_tokens include those that are in the cache already
+        Raises:  RequestError where the machine's rates are not known
+        """
+        if not self.in_service:
+            return self.step_s(prompt(prompt_tokens, cached_tokens))
+        fresh = prompt_tokens - cached_tokens
+        form = shape(Question(self.setting, Phase.SERVING_TTFT, 1, fresh, output_tokens, cached_tokens))
+        return max(answer(form, self.known, self.offsets).seconds, bound_of(form))
+
+    def verifying(self) -> EngineCost:
+        """The same for steps that verify a draft."""
+        return replace(self, setting=replace(self.setting, served=self.setting.served.verifying()))
 
     def bound_s(self, sequences: Sequence[SequenceStep]) -> float:
         """What no step takes less than, at the same peaks.

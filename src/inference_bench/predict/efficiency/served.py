@@ -14,7 +14,8 @@ from typing import Final
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.origin import Origin
 from inference_bench.predict.efficiency.calibration import OwnMeasurements
-from inference_bench.predict.efficiency.parameters import Familiarity, Fitted, fitted
+from inference_bench.predict.efficiency.expectation import Pace, familiarity_of
+from inference_bench.predict.efficiency.parameters import Calibration, Familiarity, Fitted, fitted
 from inference_bench.predict.efficiency.question import Phase
 from inference_bench.predict.efficiency.setting import DeviceSplit, Setting
 from inference_bench.predict.step_cost import ServedModel
@@ -40,19 +41,14 @@ def engine_setting(
     return Setting(served, machine, engine, tensor=tensor, devices=devices, split=split)
 
 
-def familiarity_of(setting: Setting, known: Fitted | None = None) -> Familiarity:
-    """How close a setting lies to the rows."""
-    return (known or fitted()).familiarity(setting.engine, setting.machine.name, setting.pool)
-
-
 def width_of(setting: Setting, phase: Phase, own: OwnMeasurements | None, known: Fitted | None = None) -> float:
     """Half of the 80 % interval of a phase, as a logarithm."""
     known = known or fitted()
-    calibration = own.calibration(phase).value if own is not None else "none"
-    return known.widths[phase.value][familiarity_of(setting, known).value][calibration]
+    calibration = own.calibration(setting, phase) if own is not None else Calibration.NONE
+    return known.width(phase.value, familiarity_of(setting, known), calibration)
 
 
-def describe_expectation(setting: Setting, own: OwnMeasurements | None) -> Iterator[str]:
+def describe_expectation(setting: Setting, own: OwnMeasurements | None, pace: Pace = Pace.ALONE) -> Iterator[str]:
     """What expected times rest on, in words."""
     known, machine = fitted(), setting.machine
     yield (
@@ -65,7 +61,7 @@ def describe_expectation(setting: Setting, own: OwnMeasurements | None) -> Itera
             "which are lower: own measurements correct that"
         )
     if own is not None:
-        yield own.describe()
+        yield own.describe(setting, pace)
 
 
 def _seen(setting: Setting, familiarity: Familiarity) -> str:
