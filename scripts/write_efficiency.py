@@ -50,9 +50,9 @@ POOLS = {
 def settings() -> Iterator[tuple[str, str, Setting]]:
     """An engine, a pool it was measured on, and a model served there, in each format it was measured in anywhere."""
     spec = known_model(MODEL)
-    engines = sorted({name.partition("/")[0] for name in fitted().seen})
+    engines = fitted().engines
     for pool, (machine, formats) in POOLS.items():
-        for engine in (name for name in engines if f"{name}/{pool}" in fitted().seen):
+        for engine in (name for name in engines if fitted().has(f"{name}/{pool}")):
             for name in formats:
                 served = ServedModel(spec, count_weights(spec, weight_plan(name)), cache_format(None))
                 setting = engine_setting(served, hardware(machine), engine)
@@ -108,7 +108,7 @@ def serving() -> Iterator[str]:
     yield "|---|---:|---:|---:|---:|---:|"
     spec, (machine, _) = known_model(MODEL), POOLS["nvidia-hbm"]
     served = ServedModel(spec, count_weights(spec, weight_plan("bf16")), cache_format(None))
-    for engine in sorted({name.partition("/")[0] for name in fitted().seen}):
+    for engine in fitted().engines:
         if not is_served(engine, fitted()):
             continue
         setting = engine_setting(served, hardware(machine), engine)
@@ -132,10 +132,9 @@ def widths() -> Iterator[str]:
 def provenance() -> Iterator[str]:
     """Where the parameters come from."""
     known = fitted()
-    engines = sorted({name.partition("/")[0] for name in known.seen})
     yield f"{known.source.title}; as of {known.source.as_of}. {len(known.alone.values)} effects of steps timed alone"
     yield f"(memory and compute overlap with p = {known.alone.norm:g}) and {len(known.serving.values)} of servers"
-    yield f"(p = {known.serving.norm:g}). Engines: {', '.join(engines)}."
+    yield f"(p = {known.serving.norm:g}). Engines: {', '.join(known.engines)}."
 
 
 TABLES: dict[str, Callable[[], Iterator[str]]] = {

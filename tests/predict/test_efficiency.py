@@ -43,7 +43,7 @@ from inference_bench.predict.efficiency import (
 from inference_bench.predict.efficiency.bounds import bound_of, bound_of_step
 from inference_bench.predict.efficiency.calibration import _solve
 from inference_bench.predict.efficiency.effects import GROUP_OF_TERM, serving_effects, term_effects
-from inference_bench.predict.efficiency.expectation import answer, floored, step_time
+from inference_bench.predict.efficiency.expectation import answer, familiarity_of, floored, step_time
 from inference_bench.predict.efficiency.parameters import Parameters, from_mapping, to_mapping
 from inference_bench.predict.efficiency.question import shape
 from inference_bench.predict.efficiency.terms import TERMS, StepTerms, rates, step_terms
@@ -246,7 +246,7 @@ def test_what_is_expected_of_a_known_engine_lies_above_the_bound(
     model: str, machine: str, engine: str, weights: str
 ) -> None:
     setting = setting_of(model, machine, engine, weights)
-    assert fitted().familiarity(engine, setting.machine.name, setting.pool) is not Familiarity.NEW
+    assert any(familiarity_of(setting, fitted(), phase) is not Familiarity.NEW for phase in Phase)
     least = PeakShares(setting.served, roof(setting.machine, setting.served.weights.linear_format))
     decode = expect(Question(setting, Phase.DECODE, 1, 1024))
     assert decode.seconds > least.step_s(decode_batch(1024, 1))
@@ -358,7 +358,7 @@ def test_nothing_is_expected_to_be_faster_than_its_bound(
 
 def test_an_unknown_engine_falls_back_on_its_pool_and_says_it_is_new() -> None:
     known, unknown = (setting_of("llama-3.1-8b", "h100", name) for name in ("vllm", "nobody"))
-    assert fitted().familiarity("nobody", unknown.machine.name, unknown.pool) is Familiarity.NEW
+    assert all(familiarity_of(unknown, fitted(), phase) is Familiarity.NEW for phase in Phase)
     asked = [Question(one, Phase.DECODE, 1, 1024) for one in (known, unknown)]
     assert fitted().width("decode", Familiarity.NEW, Calibration.NONE) > 0
     assert 0.3 < expect(asked[0]).seconds / expect(asked[1]).seconds < 3

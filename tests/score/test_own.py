@@ -54,7 +54,7 @@ def bound_s() -> float:
 
 
 def test_a_row_of_the_machine_and_engine_is_reproduced(tmp_path: Path) -> None:
-    found = calibration_from(table(tmp_path, row(0.8 / expected_s())), "llama.cpp", CARD)
+    found = calibration_from(str(table(tmp_path, row(0.8 / expected_s()))), "llama.cpp", CARD)
     assert (len(found.rows), found.engine, found.machine, found.origin) == (1, "llama.cpp", "RTX 4090", "mine.csv")
     assert expected_s(own=found) == pytest.approx(expected_s() / 0.8, rel=0.08)
     assert found.calibration(question_of().setting, Phase.DECODE) is Calibration.SEVERAL

@@ -113,11 +113,8 @@ def folds(asked: Sequence[Asked], key: str, progress: Callable[[str], None] = la
 
 def _fitted(alone: Parameters, serving: Parameters, seen: Sequence[Asked], source: Source) -> Fitted:
     sure = [pair for pair in seen if not pair[0].row.is_suspect]
-    near = {
-        is_serving: _names(form for _, form in sure if form.question.is_serving == is_serving)
-        for is_serving in (False, True)
-    }
-    return Fitted(alone, serving, _NO_WIDTHS, near[False], near[True], len(sure), source)
+    near = {phase.value: _names(form for _, form in sure if form.question.phase is phase) for phase in Phase}
+    return Fitted(alone, serving, _NO_WIDTHS, near, len(sure), source)
 
 
 def _names(forms: Iterable[Shape]) -> frozenset[str]:

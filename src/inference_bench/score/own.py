@@ -57,7 +57,7 @@ _STAND_IN: Final = "RTX 4090"  # read in place of a machine that only the user k
 
 
 def calibration_from(
-    path: Path, engine: str, machine: HardwareSpec, model: LoadedModel | None = None
+    path: str | Path, engine: str, machine: HardwareSpec, model: LoadedModel | None = None
 ) -> OwnMeasurements:
     """What the rows of one engine family on one machine say of it.
 
@@ -65,6 +65,7 @@ def calibration_from(
              run of a model that is not known by name
     Raises:  RequestError with what the file holds instead, MeasurementTableError, RunFolderError
     """
+    path = Path(path)
     is_run = path.is_dir() or path.suffix == ".json"
     named = _from_run(path, engine, machine, model) if is_run else _from_table(path, engine, machine)
     doubts = [_doubt(row) for _, row in named]

@@ -17,7 +17,13 @@ from typing import Final
 
 from inference_bench.errors import InferenceBenchError
 from inference_bench.predict.efficiency.bounds import bound_of
-from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, interval, parameters_for
+from inference_bench.predict.efficiency.expectation import (
+    NO_OFFSETS,
+    Offsets,
+    expected_time,
+    familiarity_of,
+    interval,
+)
 from inference_bench.predict.efficiency.parameters import Calibration, Familiarity, Fitted, fitted
 from inference_bench.predict.efficiency.question import Shape, shape
 from inference_bench.score.query import Case, short_reason
@@ -77,9 +83,8 @@ def score_row(
 ) -> ScoredRow:
     """One row beside the bound, fixed planning factors and the expectation."""
     known, question = known or fitted(), form.question
-    seconds = answer(form, parameters_for(question, known), offsets).seconds
-    setting = question.setting
-    familiarity = known.familiarity(setting.engine, setting.machine.name, setting.pool, is_serving=question.is_serving)
+    seconds = expected_time(form, known, offsets).seconds
+    familiarity = familiarity_of(question.setting, known, question.phase)
     width = known.width(question.phase.value, familiarity, calibration)
     return with_interval(item, form, seconds, familiarity, width, calibration)
 

@@ -190,7 +190,8 @@ def calibrate(
 
 def _spread(rows: Sequence[Observation], known: Fitted) -> list[float]:
     """How far each offset may go, by how familiar the fit is with the engine on the machine."""
-    share = max((_SHARE_OF_SPREAD[familiarity_of(row.question.setting, known)] for row in rows), default=1.0)
+    found = (familiarity_of(row.question.setting, known, row.question.phase) for row in rows)
+    share = max((_SHARE_OF_SPREAD[familiarity] for familiarity in found), default=1.0)
     return [share * value for value in SPREAD.values()]
 
 

@@ -48,6 +48,12 @@ _NUM_OVERLAPPED: Final = _NUM_MEMORY + len(COMPUTE_TERMS)
 BOUNDED_TERMS: Final = frozenset(MEMORY_TERMS + COMPUTE_TERMS)
 FLOOR_SHARPNESS: Final = 6.0
 LARGEST_EXPONENT: Final = 60.0
+# of which serving phase the servers' parameters know a step
+_IN_SERVICE: Final = {
+    Phase.DECODE: Phase.SERVING_TPOT,
+    Phase.PREFILL: Phase.SERVING_TTFT,
+    Phase.E2E: Phase.SERVING_TPOT,
+}
 Offsets = Mapping[str, float]
 NO_OFFSETS: Final[Offsets] = {}
 
@@ -231,9 +237,11 @@ def expected_time(asked: Shape, known: Fitted, offsets: Offsets = NO_OFFSETS, pa
     return answer(asked, parameters, offsets, own_prompt=own_prompt)
 
 
-def familiarity_of(setting: Setting, known: Fitted) -> Familiarity:
-    """How close a setting lies to the rows."""
-    return known.familiarity(setting.engine, setting.machine.name, setting.pool)
+def familiarity_of(setting: Setting, known: Fitted, phase: Phase, pace: Pace = Pace.ALONE) -> Familiarity:
+    """How close a setting lies to the rows that its parameters in this phase were fitted on."""
+    is_serving = step_parameters(setting, phase, known, pace)[0] is known.serving
+    rows = _IN_SERVICE.get(phase, phase) if is_serving else phase
+    return known.familiarity(setting.engine, setting.machine.name, setting.pool, rows.value)
 
 
 def expect(
@@ -249,7 +257,7 @@ def expect(
     """
     known, form = known or fitted(), shape(question)
     seconds = expected_time(form, known, offsets).seconds
-    familiarity = familiarity_of(question.setting, known)
+    familiarity = familiarity_of(question.setting, known, question.phase)
     return interval(form, seconds, known.width(question.phase.value, familiarity, calibration))
 
 

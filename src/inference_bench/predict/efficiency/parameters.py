@@ -20,6 +20,8 @@ from inference_bench.facts.source import Source
 
 _FILE: Final = "fitted.json"
 INTERVAL_SHARE: Final = 0.8
+_STATIC_BATCH, _IN_STATIC_BATCH = "e2e", ("decode", "prefill")
+SERVING: Final = "serving"  # how the names of serving phases begin
 
 
 class Calibration(StrEnum):
@@ -59,25 +61,33 @@ class Fitted:
     """Everything that was fitted.
 
     Where:  widths maps phase, familiarity and calibration to the half-width of the interval, as a logarithm;
-            seen_alone and seen_serving hold "engine/machine" and "engine/pool" of the rows of either kind
+            seen maps a phase to "engine/machine" and "engine/pool" of its rows
     """
 
     alone: Parameters
     serving: Parameters
     widths: Mapping[str, Mapping[str, Mapping[str, float]]]
-    seen_alone: frozenset[str]
-    seen_serving: frozenset[str]
+    seen: Mapping[str, frozenset[str]]
     num_rows: int
     source: Source
 
     @property
-    def seen(self) -> frozenset[str]:
-        """What was measured in either way."""
-        return self.seen_alone | self.seen_serving
+    def engines(self) -> tuple[str, ...]:
+        """Every engine that was measured."""
+        return tuple(sorted({name.partition("/")[0] for names in self.seen.values() for name in names}))
 
-    def familiarity(self, engine: str, machine: str, pool: str, *, is_serving: bool | None = None) -> Familiarity:
-        """How close an engine on a machine lies to the rows: those of servers, those timed alone, or either."""
-        seen = self.seen if is_serving is None else self.seen_serving if is_serving else self.seen_alone
+    def has(self, name: str, *, is_serving: bool | None = None) -> bool:
+        """Whether an engine, or an "engine/machine" or "engine/pool", was measured: in service, alone, or in either way."""
+        wanted = [
+            names for phase, names in self.seen.items() if is_serving is None or phase.startswith(SERVING) == is_serving
+        ]
+        return any(found == name or found.partition("/")[0] == name for names in wanted for found in names)
+
+    def familiarity(self, engine: str, machine: str, pool: str, phase: str) -> Familiarity:
+        """How close an engine on a machine lies to the rows of a phase; a static batch has timed its prompts and tokens."""
+        seen = self.seen[phase]
+        if phase in _IN_STATIC_BATCH:
+            seen = seen | self.seen[_STATIC_BATCH]
         if f"{engine}/{machine}" in seen:
             return Familiarity.KNOWN
         return Familiarity.POOL if f"{engine}/{pool}" in seen else Familiarity.NEW
@@ -89,27 +99,14 @@ class Fitted:
 
 def is_served(engine: str, known: Fitted, pool: str | None = None) -> bool:
     """Whether an engine family was measured while requests came and went, on a pool of machines or on any."""
-    return _is_among(engine, known.seen_serving) if pool is None else f"{engine}/{pool}" in known.seen_serving
-
-
-def _is_among(engine: str, seen: frozenset[str]) -> bool:
-    return any(name.partition("/")[0] == engine for name in seen)
+    return known.has(engine if pool is None else f"{engine}/{pool}", is_serving=True)
 
 
 def timed_alone(engine: str, pool: str, known: Fitted) -> Fitted:
     """The parameters for an engine's steps alone: of one that was measured on such machines in service only, its servers'."""
-    if is_served(engine, known, pool) and not _is_among(engine, known.seen_alone):
+    if is_served(engine, known, pool) and not known.has(engine, is_serving=False):
         return replace(known, alone=known.serving)
     return known
-
-
-def parameters_of_engine(engine: str, known: Fitted) -> Parameters:
-    """The parameters of an engine's steps in service: fitted on servers where servers of it were measured.
-
-    Where:  steps timed alone leave out what a scheduler and its clients add; of engines that were only ever timed alone
-            nothing else is known
-    """
-    return known.serving if is_served(engine, known) else known.alone
 
 
 @cache
@@ -122,12 +119,12 @@ def from_mapping(data: Mapping[str, object]) -> Fitted:
     """Parameters from the layout of the file; see `to_mapping`."""
     values: Mapping[str, Mapping[str, float]] = data["parameters"]  # type: ignore[assignment]
     norms: Mapping[str, float] = data["norms"]  # type: ignore[assignment]
+    seen: Mapping[str, list[str]] = data["seen"]  # type: ignore[assignment]
     return Fitted(
         alone=Parameters(values["alone"], norms["alone"]),
         serving=Parameters(values["serving"], norms["serving"]),
         widths=data["interval_half_widths"],  # type: ignore[arg-type]
-        seen_alone=frozenset(data["seen_alone"]),  # type: ignore[call-overload]
-        seen_serving=frozenset(data["seen_serving"]),  # type: ignore[call-overload]
+        seen={phase: frozenset(names) for phase, names in seen.items()},
         num_rows=int(data["rows"]),  # type: ignore[call-overload]
         source=Source(str(data["source"]), str(data["as_of"])),
     )
@@ -141,7 +138,6 @@ def to_mapping(result: Fitted) -> dict[str, object]:
         "rows": result.num_rows,
         "norms": {"alone": result.alone.norm, "serving": result.serving.norm},
         "interval_half_widths": result.widths,
-        "seen_alone": sorted(result.seen_alone),
-        "seen_serving": sorted(result.seen_serving),
+        "seen": {phase: sorted(names) for phase, names in result.seen.items()},
         "parameters": {"alone": dict(result.alone.values), "serving": dict(result.serving.values)},
     }

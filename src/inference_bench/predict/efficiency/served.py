@@ -45,7 +45,7 @@ def width_of(setting: Setting, phase: Phase, own: OwnMeasurements | None, known:
     """Half of the 80 % interval of a phase, as a logarithm."""
     known = known or fitted()
     calibration = own.calibration(setting, phase) if own is not None else Calibration.NONE
-    return known.width(phase.value, familiarity_of(setting, known), calibration)
+    return known.width(phase.value, familiarity_of(setting, known, phase), calibration)
 
 
 def describe_expectation(setting: Setting, own: OwnMeasurements | None, pace: Pace = Pace.ALONE) -> Iterator[str]:
@@ -53,7 +53,7 @@ def describe_expectation(setting: Setting, own: OwnMeasurements | None, pace: Pa
     known, machine = fitted(), setting.machine
     yield (
         f"expected times: efficiencies fitted on {format_count(known.num_rows)} published rows, as of {known.source.as_of}; "
-        f"{_seen(setting, familiarity_of(setting, known))}; intervals hold 4 of 5 measurements and end at the bound"
+        f"{_seen(setting, known, pace)}; intervals hold 4 of 5 measurements, on average, and end at the bound"
     )
     if machine.origin is Origin.MEASURED:
         yield (
@@ -64,10 +64,19 @@ def describe_expectation(setting: Setting, own: OwnMeasurements | None, pace: Pa
         yield own.describe(setting, pace)
 
 
-def _seen(setting: Setting, familiarity: Familiarity) -> str:
-    engine, machine = setting.engine, setting.machine.name
+def _seen(setting: Setting, known: Fitted, pace: Pace) -> str:
+    """What was measured, of decoding and of prompts where that differs."""
+    decode, prompts = (
+        _told(setting, familiarity_of(setting, known, phase, pace)) for phase in (Phase.DECODE, Phase.PREFILL)
+    )
+    engine = setting.engine
+    return f"{engine} {decode}" if decode == prompts else f"{engine} {decode} for decoding, for prompts {prompts}"
+
+
+def _told(setting: Setting, familiarity: Familiarity) -> str:
+    machine = setting.machine.name
     if familiarity is Familiarity.KNOWN:
-        return f"{engine} on {machine} was among them"
+        return f"on {machine} was among them"
     if familiarity is Familiarity.POOL:
-        return f"{engine} on {machine} was not among them, on other machines like it ({setting.pool}) it was"
-    return f"{engine} on {setting.pool} machines was not among them: taken from other engines"
+        return f"on {machine} was not among them, on other machines like it ({setting.pool}) it was"
+    return f"on {setting.pool} machines was not among them: taken from other engines"
