@@ -260,7 +260,8 @@ def test_metrics_of_a_load_agree_with_what_the_server_did(server: TruthServer) -
 
 
 def test_the_clients_own_floor_is_measured_and_above_zero() -> None:
-    floor = measure_client_floor(num_requests=4, num_chunks=9)
+    floor = measure_client_floor(num_requests=4, num_chunks=400)  # enough to stand out of a busy machine's noise
     assert floor.ttft_s > 0
+    assert floor.chunk_cpu_s is not None
     assert floor.chunk_cpu_s > 0
     assert floor.num_requests == 4

@@ -44,20 +44,22 @@ class ClientFloor:
     """
 
     ttft_s: float
-    chunk_cpu_s: float
+    chunk_cpu_s: float | None
     num_requests: int
 
 
 def measure_client_floor(num_requests: int = 10, num_chunks: int = 33) -> ClientFloor:
     """Run this client against a null server on this machine, one request at a time; well under a second.
 
-    Formula:  chunk_cpu_s = (processor time with n chunks a request - with 1) / (requests · (n - 1))
+    Formula:  chunk_cpu_s = (processor time with n chunks a request - with 1) / (requests · (n - 1)); None where noise
+              hides it
     Raises:   MeasurementError when a request fails, which says that loopback networking does not work here
     """
     single, single_cpu_s = _run(num_requests, 1)
     _, many_cpu_s = _run(num_requests, max(2, num_chunks))
     waits_s = [wait_s for record in single if (wait_s := ttft_s(record)) is not None]
-    chunk_cpu_s = max(0.0, many_cpu_s - single_cpu_s) / (num_requests * (max(2, num_chunks) - 1))
+    more_cpu_s = many_cpu_s - single_cpu_s
+    chunk_cpu_s = more_cpu_s / (num_requests * (max(2, num_chunks) - 1)) if more_cpu_s > 0 else None
     return ClientFloor(median(waits_s), chunk_cpu_s, num_requests)
 
 
