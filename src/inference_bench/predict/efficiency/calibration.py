@@ -88,7 +88,7 @@ class OwnMeasurements:
 
     engine: str
     machine: str
-    rows: tuple[Observation, ...]
+    rows: tuple[Observation, ...] = field(repr=False)
     origin: str
     left_out: tuple[str, ...] = ()
     alone: Offsets = field(default_factory=dict)
