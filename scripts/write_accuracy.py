@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.charts.accuracy import accuracy_chart
+from inference_bench.cli.output import ProgressLine
 from inference_bench.predict.efficiency.parameters import Calibration, fitted
 from inference_bench.render import svg
 from inference_bench.report.picture import picture_svg
@@ -74,13 +75,13 @@ class Scores:
         return self.by_device[NONE]
 
 
-def scores_of(folder: Path) -> Scores:
+def scores_of(folder: Path, progress: ProgressLine) -> Scores:
     """Cross-validate the tables of a folder, by device in every mode and by model."""
     cases = [case(row) for table in table_files([folder]) for row in read_rows(table)]
     asked, left = ask_each(cases)
 
     def reports(key: str, modes: Sequence[Calibration]) -> dict[Calibration, ScoreReport]:
-        found = cross_validate(asked, key, modes, say)
+        found = cross_validate(asked, key, modes, progress)
         return {mode: report(cases, asked, left, rows, fitted(), mode, key) for mode, (rows, _) in found.items()}
 
     return Scores(reports("device", tuple(Calibration)), reports("model", (NONE,))[NONE])
@@ -267,12 +268,6 @@ def _what_this_is(found: ScoreReport) -> str:
     )
 
 
-def say(message: str) -> None:
-    """Progress, on a terminal only."""
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{message}", end="", file=sys.stderr, flush=True)
-
-
 def main() -> None:
     """Score, draw, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -280,13 +275,14 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=DOCS)
     options = parser.parse_args()
     started = time.monotonic()
-    found = scores_of(options.folder)
+    progress = ProgressLine()
+    found = scores_of(options.folder, progress)
+    progress.done()
     spec = accuracy_chart(found.headline)
     if spec is None:
         sys.exit(f"{options.folder}: no row could be scored")
     (options.out / "accuracy.md").write_text(page(found), encoding="utf-8")
     (options.out / "accuracy.svg").write_text(picture_svg(spec, svg(spec)), encoding="utf-8")
-    say("")
     print(f"{options.out / 'accuracy.md'}, accuracy.svg: {time.monotonic() - started:.0f} s")
 
 

@@ -111,15 +111,6 @@ def load_hub_model(hub_id: HubId) -> LoadedModel:
     return model if tensors is None else LoadedModel(model.spec, tensors, None, config)
 
 
-def fetch_config(hub_id: HubId) -> dict[str, Any]:
-    """The parsed config.json of a model on the hub.
-
-    Raises:  UnknownNameError, ModelConfigError, MissingExtraError, DownloadError
-    """
-    repo = _Repository(hub_id)
-    return repo.read_config(repo.file_names())
-
-
 def _read_tensors(repo: _Repository, names: Sequence[str], num_layers: int) -> tuple[StoredTensor, ...] | None:
     """The tensors of a repository's safetensors files, by their headers; None where it has none."""
     from inference_bench.facts.safetensors_index import MAX_INDEX_BYTES, parse_safetensors_index

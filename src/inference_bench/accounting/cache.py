@@ -194,15 +194,6 @@ def count_cross_rows(mixer: Mixer) -> tuple[int, int] | None:
     return rare_mixers.cross_rows(mixer)
 
 
-def count_kept_positions(attention: Attention, context_tokens: int) -> int:
-    """Positions one attention layer keeps of a context: all of them, or the last `sliding_window`.
-
-    Formula:  min(t, W)
-    """
-    limit = attention.max_positions
-    return context_tokens if limit is None else min(context_tokens, limit)
-
-
 def count_position_bytes(mixer: Mixer, fmt: CacheFormat) -> int:
     """Bytes one position takes in one layer that keeps a row of everything for each position.
 

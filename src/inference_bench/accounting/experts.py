@@ -15,9 +15,6 @@ from inference_bench.errors import RequestError
 from inference_bench.facts.models import MixtureOfExperts, ModelSpec, TensorRole
 
 UNIFORM_ROUTING: Final = 0.0
-ROUTING_ASSUMPTION: Final = (
-    "experts read by a step are the expected distinct ones of tokens that choose uniformly and independently"
-)
 
 
 def expect_distinct_experts(

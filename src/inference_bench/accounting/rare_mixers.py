@@ -14,7 +14,7 @@ from typing import Any, Final
 from inference_bench.accounting.cache import Kept, State, count_kept
 from inference_bench.accounting.params import WeightShape, attention_weights, matrix, vector
 from inference_bench.facts import mixers as m
-from inference_bench.facts.models import Attention, TensorRole
+from inference_bench.facts.models import TensorRole
 
 _ATTENTION: Final = TensorRole.ATTENTION
 _STATE: Final = TensorRole.STATE_SPACE
@@ -231,11 +231,6 @@ _WEIGHTS: Final[dict[type, Callable[[Any, int], tuple[WeightShape, ...]]]] = {
 
 
 # --- work ---------------------------------------------------------------------------------------------------------
-
-
-def attention_of(mixer: m.RareMixer) -> Attention | None:
-    """The grouped-query attention inside, for designs that add something to one."""
-    return mixer.attention if isinstance(mixer, m.IndexedAttention) else None
 
 
 def state_flops(mixer: m.RareMixer) -> int:

@@ -101,10 +101,7 @@ class _Sums:
     values_by_format: dict[NumberFormat, int] = field(default_factory=dict)
 
     def add(self, weight: Weight, fmt: NumberFormat, count: int = 1) -> None:
-        each = (
-            fmt.count_bytes(weight.columns) if weight.is_vector else fmt.count_matrix_bytes(weight.rows, weight.columns)
-        )
-        self.by_role[weight.role] += count * weight.copies * each
+        self.by_role[weight.role] += count * weight.copies * _count_bytes(weight, fmt)
         if weight.role in _LINEAR_ROLES and not weight.is_vector:
             self.values_by_format[fmt] = self.values_by_format.get(fmt, 0) + count * weight.num_params
 

@@ -15,7 +15,6 @@ from inference_bench.errors import ModelConfigError
 
 MAX_FIELD: Final = 1 << 40
 MAX_JSON_BYTES: Final = 4 << 20  # what hostile JSON of this size grows to in memory stays below 100 MB
-_MISSING: Final = object()
 
 
 def shown(value: object) -> str:

@@ -35,10 +35,6 @@ _EXPERT_NUMBER: Final = re.compile(r"\.experts\.\d+\.")
 _DRAFT: Final = re.compile(r"(?:^|\.)(?:mtp|nextn|mtp_layers|mtp_block)\.")
 _SAFETENSORS: Final = Source("safetensors format description, dtypes", "2026-11-29")
 
-_KNOWN_DTYPES: Final = {
-    **{"F64": "fp64", "F32": "fp32", "F16": "fp16", "BF16": "bf16"},
-    **{"I8": "int8", "I16": "int16", "I32": "int32", "I64": "int64"},
-}
 # dtype → so many values take so many bytes; a value of any other takes one byte
 _BYTES_OF_OTHERS: Final = {
     **{"F4": (2, 1), "F6_E2M3": (4, 3), "F6_E3M2": (4, 3)},

@@ -8,7 +8,6 @@ Read next by: html, text_result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inference_bench.accounting.cache import CacheCount, count_cache
@@ -360,17 +359,3 @@ def product_table(result: VerifyResult) -> Table | None:
         for row in result.probe.rows
     )
     return Table(f"Matrix products, {size} × {size} times the batch, {result.probe.compute_format}", columns, rows)
-
-
-def verification_tables(result: VerifyResult) -> Sequence[Table]:
-    """All tables that have rows, in reading order."""
-    tables = (
-        points_table(result),
-        batch_table(result),
-        requests_table(result),
-        latency_table(result),
-        cache_table(result),
-        bandwidth_table(result),
-        product_table(result),
-    )
-    return [table for table in tables if table is not None and table.rows]

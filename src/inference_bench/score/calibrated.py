@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
+from typing import Final
 
+from inference_bench.errors import RequestError
 from inference_bench.predict.efficiency.calibration import Observation, calibrate
 from inference_bench.predict.efficiency.expectation import NO_OFFSETS, Offsets, answer, parameters_for
 from inference_bench.predict.efficiency.parameters import Calibration, Fitted
@@ -25,6 +27,7 @@ from inference_bench.score.watched import EVERY, Progress, silent, watched
 from inference_bench.units import format_count
 
 Asked = tuple[Case, Shape]
+LEFT_OUT: Final = {"device": "machine", "model": "model"}  # what a refit can leave out, by the name of its option
 
 
 def score_calibrated(
@@ -46,6 +49,21 @@ def score_calibrated(
         if len(asked) > EVERY:
             progress(f"predicted {format_count(len(scored))} of {format_count(len(asked))} rows")
     return scored, spent
+
+
+def name_left_out(key: str) -> Callable[[Asked], str]:
+    """What tells which machine, or which model, a row is of: the one that a refit leaves out.
+
+    Raises:  RequestError for a key that is not of LEFT_OUT
+    """
+    if key not in LEFT_OUT:
+        raise RequestError(f"cross-validation by {key[:40]!r} is not known; known: {', '.join(LEFT_OUT)}")
+
+    def name(pair: Asked) -> str:
+        setting = pair[1].question.setting
+        return setting.machine.name if key == "device" else setting.served.model.name
+
+    return name
 
 
 def _one(group: Sequence[Asked], known: Fitted) -> tuple[list[ScoredRow], int]:

@@ -18,7 +18,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from inference_bench.errors import RequestError
 from inference_bench.facts.source import Source
 from inference_bench.predict.efficiency.parameters import (
     INTERVAL_SHARE,
@@ -28,12 +27,11 @@ from inference_bench.predict.efficiency.parameters import (
     Parameters,
 )
 from inference_bench.predict.efficiency.question import Phase, Shape
-from inference_bench.score.calibrated import Asked, score_calibrated
+from inference_bench.score.calibrated import Asked, name_left_out, score_calibrated
 from inference_bench.score.fitting import Problem, fit, parameters, problem
 from inference_bench.score.scoring import ScoredRow, with_interval
 from inference_bench.stats import quantile
 
-KEYS: Final = ("device", "model")
 _LEAST_ROWS: Final = 12  # fewer residuals than this say nothing about a quantile
 _WIDEST: Final = log(20)
 _NO_WIDTHS: Final[Mapping[str, Mapping[str, Mapping[str, float]]]] = {
@@ -94,14 +92,8 @@ def folds(asked: Sequence[Asked], key: str, progress: Callable[[str], None] = la
 
     Raises:  RequestError for a key that is not known
     """
-    if key not in KEYS:
-        raise RequestError(f"cross-validation by {key!r} is not known; known: {', '.join(KEYS)}")
+    name_of = name_left_out(key)
     alone, serving = (_Part.of(asked, is_serving) for is_serving in (False, True))
-
-    def name_of(pair: Asked) -> str:
-        setting = pair[1].question.setting
-        return setting.machine.name if key == "device" else setting.served.model.name
-
     names = sorted({name_of(pair) for pair in asked})
     for number, name in enumerate(names, start=1):
         progress(f"refit without {name} ({number} of {len(names)})")
@@ -216,4 +208,4 @@ def with_widths(
     return replace(known, widths=table)
 
 
-__all__ = ["KEYS", "Fold", "cross_validate", "fit_all", "folds", "widths_of", "with_widths"]
+__all__ = ["Fold", "cross_validate", "fit_all", "folds", "widths_of", "with_widths"]

@@ -15,7 +15,7 @@ from typing import Final
 
 from inference_bench.errors import MeasurementTableError, MissingExtraError, RequestError
 from inference_bench.predict.efficiency.parameters import INTERVAL_SHARE, Calibration, Fitted, fitted
-from inference_bench.score.calibrated import Asked, score_calibrated
+from inference_bench.score.calibrated import LEFT_OUT, Asked, name_left_out, score_calibrated
 from inference_bench.score.query import Case, case
 from inference_bench.score.rows import MeasuredRow, each_row
 from inference_bench.score.scoring import FIXED_BANDWIDTH_SHARE, FIXED_COMPUTE_SHARE, ScoredRow, ask_each
@@ -27,7 +27,6 @@ _SPENT_FROM: Final = {
     Calibration.ONE: "phase of each engine on each machine",
     Calibration.SEVERAL: "phase of each model and format of each engine on each machine",
 }
-LEFT_OUT: Final = {"device": "machine", "model": "model"}
 
 
 def score_tables(
@@ -110,11 +109,10 @@ def _with_others(asked: Sequence[Asked], key: str) -> tuple[list[Asked], list[Ca
     Where:   serving has efficiencies of its own, so serving rows of one machine alone leave nothing to fit them on
     Raises:  RequestError for a key that is not known, or where no row has others
     """
-    if key not in LEFT_OUT:
-        raise RequestError(f"cross-validation by {key[:40]!r} is not known; known: {', '.join(LEFT_OUT)}")
+    name_of = name_left_out(key)
     names: dict[bool, set[str]] = {False: set(), True: set()}
     for pair in asked:
-        names[pair[1].question.is_serving].add(_name_of(pair, key))
+        names[pair[1].question.is_serving].add(name_of(pair))
     kept = [pair for pair in asked if len(names[pair[1].question.is_serving]) > 1]
     if not kept:
         raise RequestError(
@@ -135,11 +133,6 @@ def _cross_validated(asked: Sequence[Asked], key: str, mode: Calibration, progre
         ) from None
     scored, _ = cross_validate(asked, key, (mode,), progress)[mode]
     return scored
-
-
-def _name_of(pair: Asked, key: str) -> str:
-    setting = pair[1].question.setting
-    return setting.machine.name if key == "device" else setting.served.model.name
 
 
 def _assumptions(

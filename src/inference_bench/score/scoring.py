@@ -10,7 +10,6 @@ Error:  |predicted - measured| / measured time. Rows the table itself calls susp
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
@@ -113,12 +112,6 @@ def with_interval(
         high_s=found.high_s,
         calibration=calibration,
     )
-
-
-def ask(cases: Iterable[Case]) -> tuple[list[tuple[Case, Shape]], dict[str, int]]:
-    """The cases that make a question, with their shapes, and how many do not, by reason."""
-    asked, left = ask_each(cases)
-    return asked, dict(Counter(item.reason or "" for item in left).most_common())
 
 
 def ask_each(cases: Iterable[Case]) -> tuple[list[tuple[Case, Shape]], list[Case]]:

@@ -107,7 +107,6 @@ def _ernie(fields: Fields) -> MixtureOfExperts:
     return replace(block, shared_intermediate_size=shared * block.intermediate_size, router_bias=True)
 
 
-_LAYER_NORM: Final = {"norm_values": 2}
 _QWEN3: Final = Plain(windows=rules.above_max_window_layers, query_key_norm=PER_HEAD, head_dim=128)
 _QWEN2: Final = Plain(windows=rules.above_max_window_layers, biased="qkv", bias_field=None)
 _GEMMA: Final = Plain(tied=True, head_dim=256)

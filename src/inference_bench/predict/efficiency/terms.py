@@ -25,7 +25,6 @@ from inference_bench.predict.efficiency.setting import (
     LLAMA_CPP_FAMILY,
     DeviceSplit,
     Setting,
-    format_group,
     has_latent_attention,
 )
 
@@ -194,4 +193,4 @@ def room_for_sequences(setting: Setting, context_tokens: int) -> float | None:
     return max(1.0, free / (one * copies) / setting.replicas) if one else None
 
 
-__all__ = ["TERMS", "Rates", "StepTerms", "format_group", "rates", "room_for_sequences", "step_terms"]
+__all__ = ["TERMS", "Rates", "StepTerms", "rates", "room_for_sequences", "step_terms"]
