@@ -1,0 +1,317 @@
+"""Where the time of a step comes from: a reference profile, a model's own work on a machine, or what an engine is known for.
+
+In:   a profile's name; or ServedModel and HardwareSpec, with shares of the peaks or an engine's name
+Out:  StepTime
+Leaves out: measured tables (step_table), saved profiles (step_profile), the scheduler's settings (presets)
+Read next by: cli, calibrate.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from inference_bench.accounting.communication import count_all_reduce_bytes, count_all_reduces
+from inference_bench.accounting.parallel import rank_model, rank_weights
+from inference_bench.errors import RequestError, UnknownNameError
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.facts.models import ModelSpec
+from inference_bench.origin import Origin
+from inference_bench.predict.step_cost import ServedModel
+from inference_bench.roofline import roof
+from inference_bench.simulate.settings import KvMemory
+from inference_bench.simulate.step_time import Coefficients, StepTime
+from inference_bench.simulate.step_work import work_form
+from inference_bench.units import GIGA, TERA, format_fraction, format_seconds, format_si
+
+if TYPE_CHECKING:
+    from inference_bench.predict.efficiency import OwnMeasurements
+
+# --- the reference profiles ---------------------------------------------------------------------------------------
+
+_REFERENCE_SOURCE: Final = "the project's SPEC, section 6, and golden/slo_capacity.json"
+_REFERENCE_WEIGHT_BYTES: Final = 5.5 * GIGA
+_REFERENCE_MATMUL_PARAMS: Final = 8_927_875_072
+_REFERENCE_LAYERS: Final = 36
+_REFERENCE_HIDDEN: Final = 4096
+_REFERENCE_KV_BYTES: Final = 147_456
+
+
+class ReferenceProfile(NamedTuple):
+    """A server of the reference case: its step time, the memory of its cache, and its price.
+
+    Unit:  US dollars an hour
+    """
+
+    step_time: StepTime
+    memory: KvMemory
+    usd_per_hour: float
+
+
+# name: cache budget in bytes, bandwidth, FLOPs a second reached, dollars an hour
+_REFERENCES: Final = {
+    "24GB-bf16": (16 * GIGA, 1 * TERA, 0.5 * 165 * TERA, 1.0),
+    "H100-bf16": (72 * GIGA, 3.35 * TERA, 0.5 * 989 * TERA, 2.5),
+}
+
+
+def reference_profiles() -> tuple[str, ...]:
+    """The names of the reference profiles."""
+    return tuple(_REFERENCES)
+
+
+def reference_profile(name: str) -> ReferenceProfile:
+    """The reference case on one of its two machines.
+
+    Formula:  max((W + k·cached) / BW, (2·N·positions + 4·L·d·pairs) / C)
+    Raises:   UnknownNameError
+    Source:   the project's SPEC, section 6, and golden/slo_capacity.json
+    """
+    row = next((row for known, row in _REFERENCES.items() if known.casefold() == name.casefold()), None)
+    if row is None:
+        raise UnknownNameError(f"no reference profile is called {name[:80]!r}; known: {', '.join(_REFERENCES)}")
+    budget, bandwidth, compute, usd = row
+    coefficients = Coefficients(
+        weight_bytes=_REFERENCE_WEIGHT_BYTES,
+        read_bytes=_REFERENCE_KV_BYTES,
+        flops_per_position=2 * _REFERENCE_MATMUL_PARAMS,
+        flops_per_pair=4 * _REFERENCE_LAYERS * _REFERENCE_HIDDEN,
+        bandwidth_bytes_per_s=bandwidth,
+        compute_flops_per_s=compute,
+    )
+    step_time = StepTime(coefficients, source=_REFERENCE_SOURCE, notes=("half of the dense peak is reached",))
+    return ReferenceProfile(step_time, KvMemory(budget, _REFERENCE_KV_BYTES), usd)
+
+
+# --- what devices send one another --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """How devices sum what each has worked out.
+
+    Where:  latency_s is that of one all-reduce of nothing; note says where both are from
+    Unit:   bytes a second in one direction, seconds
+    """
+
+    bytes_per_s: float
+    latency_s: float
+    note: str
+
+    def __post_init__(self) -> None:
+        if not (0 < self.bytes_per_s < float("inf") and 0 <= self.latency_s < float("inf")):
+            raise RequestError(
+                f"a link of {self.bytes_per_s} bytes/s with {self.latency_s} s a message; above 0 and 0 or more are needed"
+            )
+
+
+PCIE_LATENCY_S: Final = 20e-6
+UNKNOWN_LINK: Final = Link(
+    16 * GIGA, PCIE_LATENCY_S, "no interconnect figure: 16 GB/s and 20 µs an all-reduce, as over PCIe 5, are assumed"
+)
+_FAST_LINK_BYTES_PER_S: Final = 100 * GIGA  # above it, in one direction, a link is more than PCIe
+_PCIE_SHARE: Final = 0.25
+_FAST_SHARE: Final = 0.5
+_FAST_LATENCY_S: Final = 10e-6
+
+
+def link_of(machine: HardwareSpec) -> Link:
+    """What all-reduces between cards of this machine are assumed to reach.
+
+    Formula:  half of the figure, which sums both directions, times 1/4 over PCIe (through host memory) or 1/2 over
+              direct links; 20 µs or 10 µs a message; without a figure 16 GB/s and 20 µs
+    Source:   LLMServingSim's cluster files (16 GB/s, 20 µs for cards on PCIe 5); published rows of vLLM over PCIe fit to
+              between 1/5 and 1/3 (predict.efficiency, link); the rest are assumptions
+    """
+    both = machine.interconnect_bytes_per_s
+    if both is None:
+        return UNKNOWN_LINK
+    is_pcie = both / 2 < _FAST_LINK_BYTES_PER_S
+    share, latency = (_PCIE_SHARE, PCIE_LATENCY_S) if is_pcie else (_FAST_SHARE, _FAST_LATENCY_S)
+    rate = share * both / 2
+    return Link(
+        rate,
+        latency,
+        f"all-reduces at {format_si(rate, 'B/s')} ({format_fraction(share)} of one direction "
+        f"{'over PCIe' if is_pcie else 'of direct links'}) and {format_seconds(latency)} each are assumed",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """What is reached of the peaks, and what a step costs besides.
+
+    Where:  bandwidth and compute are shares of the published peaks; serial is the share of the shorter of memory and
+            compute time that is not overlapped; the defaults are the bound
+    Unit:   fractions; seconds a step, a sequence
+    Raises:  RequestError for a share that is not above 0, or a time below 0
+    """
+
+    bandwidth: float = 1.0
+    compute: float = 1.0
+    fixed_s: float = 0.0
+    sequence_s: float = 0.0
+    serial: float = 0.0
+
+    def __post_init__(self) -> None:
+        for what in ("bandwidth", "compute"):
+            if not 0 < getattr(self, what) < _LARGEST_SHARE:
+                raise RequestError(
+                    f"the share of {what} is {getattr(self, what)}; it must be above 0 and below {_LARGEST_SHARE}"
+                )
+        for what in ("fixed_s", "sequence_s", "serial"):
+            if not 0 <= getattr(self, what) < _LARGEST_SHARE:
+                raise RequestError(f"{what} of a step is {getattr(self, what)}; it must be 0 or more, and finite")
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether nothing is lost."""
+        return self == Shares()
+
+
+_LARGEST_SHARE: Final = 1_000.0
+BOUND_SHARES: Final = Shares()
+# the middle of the usual planning factors (70-90 % and 40-60 %), and a millisecond a step for what is no kernel
+PLANNING_SHARES: Final = Shares(bandwidth=0.8, compute=0.5, fixed_s=1e-3)
+
+
+def step_time_of(
+    served: ServedModel,
+    machine: HardwareSpec,
+    shares: Shares = BOUND_SHARES,
+    devices: int = 1,
+    link: Link | None = None,
+    compute_format: str | None = None,
+) -> StepTime:
+    """A model's own work on a machine, at stated shares of its peaks.
+
+    Formula:  as Coefficients, of the work of one tensor-parallel rank; over N ranks fixed += all-reduces · latency and
+              per position += 2·(N - 1)/N · all-reduces · D · 2 bytes / link
+    Ignores:  sending that overlaps with computing
+    Raises:   RequestError where a rate is not known, or the model does not divide over the devices
+    """
+    if devices < 1:
+        raise RequestError(f"devices is {devices}; at least 1 is needed")
+    ceiling = roof(machine, served.weights.linear_format, compute_format)
+    bandwidth, peak = ceiling.bandwidth_bytes_per_s, ceiling.peak_flops_per_s
+    if bandwidth is None or peak is None:
+        missing = "bandwidth" if bandwidth is None else "compute rate"
+        raise RequestError(
+            f"the {missing} of {machine.name} for {served.weights.format_name} weights is not known; give it"
+        )
+    form = work_form(rank_of(served, devices))
+    fixed_s, position_s, notes = _sending(served.model, machine, devices, link)
+    coefficients = replace(
+        form.coefficients,
+        bandwidth_bytes_per_s=bandwidth * shares.bandwidth,
+        compute_flops_per_s=peak * shares.compute,
+        serial_share=shares.serial,
+        fixed_s=shares.fixed_s + fixed_s,
+        sequence_s=shares.sequence_s,
+        position_s=position_s,
+    )
+    is_bound = shares.is_bound and devices == 1
+    return StepTime(
+        coefficients,
+        form.windows,
+        origin=Origin.BOUND if is_bound else Origin.PREDICTED,
+        source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine.name}",
+        notes=(_said_shares(shares), *notes, *form.notes),
+    )
+
+
+def rank_of(served: ServedModel, devices: int) -> ServedModel:
+    """The model as one of several tensor-parallel devices serves it.
+
+    Raises:  RequestError where heads or widths do not divide
+    """
+    if devices == 1:
+        return served
+    weights = rank_weights(served.model, served.weights, devices)
+    return replace(served, model=rank_model(served.model, devices), weights=weights)
+
+
+def _sending(
+    model: ModelSpec, machine: HardwareSpec, devices: int, link: Link | None
+) -> tuple[float, float, tuple[str, ...]]:
+    """Seconds a step and a position that all-reduces take, and what is assumed."""
+    if devices == 1:
+        return 0.0, 0.0, ()
+    link = link or link_of(machine)
+    sent = count_all_reduce_bytes(model, _MANY_POSITIONS, devices) / _MANY_POSITIONS
+    return count_all_reduces(model) * link.latency_s, sent / link.bytes_per_s, (link.note,)
+
+
+_MANY_POSITIONS: Final = 1 << 20  # so that rounding up to whole bytes is lost
+
+
+def _said_shares(shares: Shares) -> str:
+    if shares.is_bound:
+        return "all of both peaks is reached, perfectly overlapped: no step is faster"
+    return (
+        f"{format_fraction(shares.bandwidth)} of bandwidth and {format_fraction(shares.compute)} of compute are reached, "
+        f"{format_seconds(shares.fixed_s)} a step come on top"
+    )
+
+
+# --- what is expected of an engine --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class StepRange:
+    """The steps a workload can ask for: a table of times has to reach so far.
+
+    Where:  prompt_tokens is the length of one prompt where a step may hold several (0: a step's prompt positions are one
+            prompt)
+    """
+
+    max_batch: int = 256
+    max_context: int = 32_768
+    max_chunk: int = 8_192
+    prompt_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for what in ("max_batch", "max_context", "max_chunk"):
+            if getattr(self, what) < 1:
+                raise RequestError(f"{what} of a table of step times is {getattr(self, what)}; at least 1 is needed")
+
+
+def engine_step_time(
+    served: ServedModel,
+    machine: HardwareSpec,
+    engine: str,
+    reach: StepRange | None = None,
+    devices: int = 1,
+    own: OwnMeasurements | None = None,
+) -> StepTime:
+    """What is expected of an engine in service, tabulated: decoding by batch and mean context, prompts by positions and past.
+
+    Where:    a step with both takes their sum less one step that does next to nothing: the weights are read and the layers
+              started once
+    Ignores:  how contexts are spread around their mean
+    Raises:   RequestError where the machine's rates are not known
+    """
+    from inference_bench.predict.efficiency import (
+        EngineCost,
+        Pace,
+        Phase,
+        engine_family,
+        engine_setting,
+        fitted,
+        step_parameters,
+    )
+    from inference_bench.predict.efficiency.served import describe_expectation
+    from inference_bench.simulate.step_table import tabulate
+
+    setting = engine_setting(served, machine, engine_family(engine), devices)
+    known = fitted()
+    parameters, in_service = step_parameters(setting, Phase.DECODE, known, Pace.IN_SERVICE)
+    offsets = {} if own is None else own.offsets(setting, Pace.IN_SERVICE)
+    cost = EngineCost(setting, parameters, offsets, in_service)
+    return replace(
+        tabulate(cost, reach or StepRange()),
+        origin=Origin.PREDICTED,
+        source=f"the expectation of {setting.engine} {'in service' if in_service else 'alone'} with {served.model.name} on "
+        f"{devices} × {machine.name}",
+        notes=tuple(describe_expectation(setting, own, Pace.IN_SERVICE)),
+    )
