@@ -8,6 +8,7 @@ InferenceBenchError
  │   ├─ HardwareFileError            a machine description that cannot be used (ValueError)
  │   ├─ ScenarioError                a plan's scenario that lacks, contradicts or misspells something (ValueError)
  │   ├─ MeasurementTableError        a table of published measurements that cannot be read as one (ValueError)
+ │   ├─ TraceError                   a recorded trace that cannot be read as one (ValueError)
  │   ├─ QuantityError                text that is not a number with a known unit (ValueError)
  │   ├─ TooFewSamplesError           a statistic asked of too few values (ValueError)
  │   ├─ RunFolderError               not a run folder, or one that cannot be read (ValueError)
@@ -59,6 +60,10 @@ class ScenarioError(RequestError, ValueError):
 
 class MeasurementTableError(RequestError, ValueError):
     """A table of measurements with a column missing, a wrong unit, or a value that cannot be."""
+
+
+class TraceError(RequestError, ValueError):
+    """A recorded trace that is missing, broken, out of order, or in a form that is not known."""
 
 
 class QuantityError(RequestError, ValueError):

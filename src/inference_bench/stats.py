@@ -8,8 +8,11 @@ Read next by: metrics, measure, compare.
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
 
 from inference_bench.errors import TooFewSamplesError
 
@@ -24,7 +27,14 @@ def quantile(values: Iterable[float], q: float) -> float:
     >>> quantile([4.0, 1.0, 3.0, 2.0], 0.5)
     2.5
     """
-    ordered = sorted(values)
+    return sorted_quantile(sorted(values), q)
+
+
+def sorted_quantile(ordered: Sequence[float], q: float) -> float:
+    """The same of values that are in order already.
+
+    Raises:   TooFewSamplesError for no values; ValueError for q outside 0..1
+    """
     if not ordered:
         raise TooFewSamplesError("a percentile needs at least one value; there are none")
     if not 0.0 <= q <= 1.0:
@@ -33,6 +43,54 @@ def quantile(values: Iterable[float], q: float) -> float:
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
     return ordered[below] + (position - below) * (ordered[above] - ordered[below])
+
+
+def weighted_quantiles(values: Sequence[float], counts: Sequence[int], fractions: Iterable[float]) -> tuple[float, ...]:
+    """The quantiles of pooled values of which each occurred so many times, as if they were written out.
+
+    Formula:  as `quantile`, over the values in order, each repeated as often as it was counted
+    Raises:   TooFewSamplesError for no values; ValueError for a quantile outside 0..1
+
+    >>> weighted_quantiles([2.0, 1.0], [1, 3], (0.5, 1.0))
+    (1.0, 2.0)
+    """
+    order = sorted(range(len(values)), key=values.__getitem__)
+    upto = list(accumulate(counts[at] for at in order))
+    if not upto or not upto[-1]:
+        raise TooFewSamplesError("a percentile needs at least one value; there are none")
+    found = []
+    for q in fractions:
+        if not 0.0 <= q <= 1.0:
+            raise ValueError(f"quantile {q} is outside 0..1")
+        position = (upto[-1] - 1) * q
+        below = math.floor(position)
+        ranks = below, min(below + 1, upto[-1] - 1)
+        low, high = (values[order[bisect_right(upto, rank)]] for rank in ranks)
+        found.append(low + (position - below) * (high - low))
+    return tuple(found)
+
+
+# two-sided 95 % points of Student's t by degrees of freedom; beyond the last, the normal's
+_T_95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
+                2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+_NORMAL_95: Final = 1.960
+
+
+def mean_interval(values: Sequence[float]) -> Interval | None:
+    """A 95 % interval for the mean of independent values; None below two.
+
+    Formula:  mean ± t(n - 1) · s / √n
+    Ignores:  that values may not be normal
+    Source:   Student 1908, The probable error of a mean; the table is that of any handbook
+    """
+    if len(values) < 2:
+        return None
+    freedom = len(values) - 1
+    t = _T_95[freedom - 1] if freedom <= len(_T_95) else _NORMAL_95
+    mean = math.fsum(values) / len(values)
+    spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
+    half = t * spread / math.sqrt(len(values))
+    return Interval(mean - half, mean + half, 0.95)
 
 
 def median(values: Iterable[float]) -> float:

@@ -22,11 +22,11 @@ CONCURRENCY = 3
 
 
 @contextmanager
-def running_load(url: str, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+def running_load(url: str, folder: Path, *more: str) -> Iterator[subprocess.Popen[bytes]]:
     source = str(Path(inference_bench.__file__).parents[1])
     script = str(Path(__file__).with_name("load_loop.py"))
     process = subprocess.Popen(
-        [sys.executable, "-W", "error", script, url, str(folder), str(CONCURRENCY), "100000"],
+        [sys.executable, "-W", "error", script, url, str(folder), str(CONCURRENCY), "100000", *more],
         env={**os.environ, "PYTHONPATH": source},
         stderr=subprocess.PIPE,
     )
@@ -79,5 +79,22 @@ def test_an_interrupted_run_writes_what_was_in_flight_as_cancelled_and_ends_at_o
     assert len(completed) >= 4
     assert 1 <= len(cancelled) <= CONCURRENCY
     assert len(completed) + len(cancelled) == len(stored.records)
+    assert num_started <= len(stored.records)
+    assert stored.num_dropped_lines == 0
+
+
+def test_an_interrupted_schedule_writes_what_was_in_flight_as_cancelled_and_ends_at_once(tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "interrupted")
+    with TruthServer() as server, running_load(server.url("slow"), run.path, "50") as process:
+        wait_until(lambda: num_lines(run.path) >= 4, process)
+        process.send_signal(signal.SIGINT)
+        _, complaints = process.communicate(timeout=PATIENCE_S)
+        num_started = len(server.requests)
+    stored = read_records(run.path)
+    statuses = [record.status for record in stored.records]
+    assert (process.returncode, complaints) == (130, b"")
+    assert statuses.count(RequestStatus.COMPLETED) >= 4
+    assert statuses.count(RequestStatus.CANCELLED) >= 1
+    assert set(statuses) == {RequestStatus.COMPLETED, RequestStatus.CANCELLED}
     assert num_started <= len(stored.records)
     assert stored.num_dropped_lines == 0

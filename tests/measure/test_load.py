@@ -12,17 +12,18 @@ from pathlib import Path
 
 import pytest
 
+from inference_bench import workload as asked
 from inference_bench.errors import MeasurementError, StorageError
 from inference_bench.measure.floor import measure_client_floor
 from inference_bench.measure.http1 import Timeouts
-from inference_bench.measure.load import LoadOptions, closed_loop, find_refused_fields, run_closed_loop
+from inference_bench.measure.load import LoadOptions, find_refused_fields, run_closed_loop, send_load
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.store import RunFolder, read_records
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.metrics import summarise
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage
-from inference_bench.workload import ClosedLoop, RequestShape, Workload
+from inference_bench.workload import RequestShape, Workload
 
 from .truth_server import TruthServer
 
@@ -36,7 +37,7 @@ def server() -> Iterator[TruthServer]:
 
 
 def workload(concurrency: int, num_requests: int, *shapes: RequestShape) -> Workload:
-    return Workload("test", shapes or (RequestShape(12, 5),), ClosedLoop(concurrency, num_requests))
+    return asked.closed_loop("test", shapes or (RequestShape(12, 5),), concurrency, num_requests)
 
 
 def most_at_once(records: tuple[RequestRecord, ...]) -> int:
@@ -217,7 +218,7 @@ def test_a_cancelled_load_writes_the_requests_in_flight_and_passes_on(server: Tr
     options = LoadOptions(writer=records.append, timeouts=QUICK)
 
     async def cancel_soon() -> None:
-        task = asyncio.create_task(closed_loop(Target(server.url("slow")), workload(3, 50), options))
+        task = asyncio.create_task(send_load(Target(server.url("slow")), workload(3, 50), options))
         while len(records) < 3:
             await asyncio.sleep(0.01)
         task.cancel()

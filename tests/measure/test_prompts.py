@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from inference_bench.errors import MeasurementError
 from inference_bench.measure.prompts import WORDS, PromptMaker, TokenFit, calibrate
+from inference_bench.workload import Segment
 
 
 def test_the_word_list_is_large_plain_and_without_repeats() -> None:
@@ -56,3 +59,26 @@ def test_one_length_gives_a_ratio() -> None:
 def test_counts_that_cannot_be_are_refused(samples: list[tuple[int, int]]) -> None:
     with pytest.raises(MeasurementError):
         calibrate(samples)
+
+
+def test_prompts_of_the_same_leading_segments_begin_with_the_same_words_whatever_a_word_is() -> None:
+    shared, own, other = Segment(0, 101), Segment(1, 33), Segment(2, 57)
+    for fit in (TokenFit(), TokenFit(1.37, 11.0), TokenFit(0.4, 0.0)):
+        maker = PromptMaker(0, fit)
+        short, long, alone = (maker.make_of(segments) for segments in ((shared, own), (shared, other), (shared,)))
+        num_shared = fit.num_words_up_to(101)
+        assert short.text.split()[:num_shared] == long.text.split()[:num_shared] == alone.text.split()
+        assert short.num_words == len(short.text.split()) == fit.num_words(134)
+        assert short.text.split()[num_shared:][:5] != long.text.split()[num_shared:][:5]
+        assert [prompt.serial for prompt in (short, long, alone)] == [0, 1, 2]
+
+
+def test_a_conversation_grows_by_its_segments_alone() -> None:
+    maker = PromptMaker(0, TokenFit(1.3, 7.0))
+    segments = [Segment(number, 10 + number) for number in range(12)]
+    texts = [maker.make_of(segments[: length + 1]).text for length in range(12)]
+    assert all(after.startswith(before) for before, after in pairwise(texts))
+
+
+def test_a_prompt_of_fewer_tokens_than_the_template_still_has_a_word() -> None:
+    assert PromptMaker(0, TokenFit(1.0, 30.0)).make_of([Segment(0, 5)]).num_words == 1

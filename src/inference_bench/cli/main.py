@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 from inference_bench import __version__
 from inference_bench.cli.output import one_line
+from inference_bench.cli.workload_options import LOAD_DEFAULTS, add_workload_options
 from inference_bench.errors import InferenceBenchError
 
 INTERRUPTED: Final = 130
@@ -290,12 +291,14 @@ def _add_verify(commands: Commands[Parser]) -> None:
 
 
 def _add_load(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "load", "what a server delivers at fixed concurrency", "load")
+    parser = _command(commands, "load", "what a server delivers at fixed concurrency, at a rate, or to a trace", "load")
     parser.add_argument("url", metavar="URL", help="an OpenAI-compatible server")
-    parser.add_argument("--concurrency", metavar="C", default="1", help="requests in flight at once; default 1")
-    parser.add_argument("--requests", metavar="N", default="16", help="measured requests; default 16")
-    parser.add_argument("--prompt-tokens", metavar="T", default="128", help="prompt length, about; default 128")
-    parser.add_argument("--output-tokens", metavar="N", default="64", help="output length asked for; default 64")
+    parser.add_argument(
+        "--concurrency",
+        metavar="C",
+        help="requests in flight at once, each sent when one ends; default 1 where there is no rate and no trace",
+    )
+    add_workload_options(parser, has_seed=False, defaults=LOAD_DEFAULTS)
     _add_server_options(parser)
 
 

@@ -1,8 +1,8 @@
-"""`load`: one closed-loop run against a server, from its address to its metrics, kept in a run folder.
+"""`load`: one workload sent to a server, from its address to its metrics, kept in a run folder.
 
-In:   LoadRequest
+In:   LoadRequest: a workload, or the numbers of a closed loop
 Out:  LoadRun: metrics, the client's own health and floor, and where the raw samples are
-Leaves out: schedules that do not wait for the server (open loop)
+Leaves out: how requests are timed (load), what the workload is made from (workload)
 Read next by: cli, report.
 """
 
@@ -16,7 +16,7 @@ from typing import Final
 from inference_bench.errors import RequestError
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.http1 import Timeouts
-from inference_bench.measure.load import ClientHealth, LoadOptions, run_load
+from inference_bench.measure.load import MOST_IN_FLIGHT, ClientHealth, LoadOptions, run_load
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import get_json
@@ -25,17 +25,19 @@ from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.measure.warmup import warm_up
 from inference_bench.metrics import Metrics, summarise
-from inference_bench.workload import ClosedLoop, RequestShape, Workload
+from inference_bench.workload import ClosedLoop, OpenLoop, Requests, RequestShape, Workload, closed_loop
 
 _MOST_REQUESTS: Final = 100_000  # their bodies are made before the clock starts, and held
-_MOST_IN_FLIGHT: Final = 10_000  # each is a connection, and an open file
 _MOST_TOKENS: Final = 1 << 20
 _MOST_TOKENS_IN_ALL: Final = 200_000_000  # about 1 GB of text
 
 
 @dataclass(frozen=True, slots=True)
 class LoadRequest:
-    """What to send."""
+    """What to send.
+
+    Where:    without a workload it is a closed loop of `num_requests` alike, `concurrency` at once
+    """
 
     url: str
     concurrency: int = 1
@@ -48,6 +50,7 @@ class LoadRequest:
     runs: Path = Path("runs")
     seed: int = 0
     timeout_s: float = 120.0
+    workload: Workload | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,26 +71,12 @@ class LoadRun:
 
 
 def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = None) -> LoadRun:
-    """Warm up, then keep `concurrency` requests in flight until all are sent.
+    """Warm up, then send the workload to its end: in turn, or on its schedule.
 
     Raises:  RequestError, ServerError, MeasurementError, StorageError; samples measured by then are kept
     """
-    for what, asked, most in (
-        ("requests", request.num_requests, _MOST_REQUESTS),
-        ("requests in flight", request.concurrency, _MOST_IN_FLIGHT),
-        ("prompt tokens", request.prompt_tokens, _MOST_TOKENS),
-        ("output tokens", request.output_tokens, _MOST_TOKENS),
-        ("prompt tokens in all", request.num_requests * request.prompt_tokens, _MOST_TOKENS_IN_ALL),
-    ):
-        if asked > most:
-            raise RequestError(f"{asked} {what} is more than one load run takes; ask for at most {most}")
     say = progress or (lambda _text: None)
-    workload = Workload(
-        "closed loop",
-        (RequestShape(request.prompt_tokens, request.output_tokens),),
-        ClosedLoop(request.concurrency, request.num_requests),
-        request.seed,
-    )
+    workload = _workload_of(request)
     target = Target(
         request.url, request.served_model, Endpoint(request.endpoint), request.api_key, {"ignore_eos": True}
     )
@@ -101,7 +90,9 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         )
     floor = measure_client_floor()
     folder = RunFolder.create(request.runs, "load")
-    folder.update_meta({"target": target.base_url, "served_model": target.model, "seed": request.seed})
+    folder.update_meta(
+        {"target": target.base_url, "served_model": target.model, "seed": request.seed, "workload": workload.name}
+    )
     with folder.open_writer() as writer:
         say("warming up")
         prompts = PromptMaker(request.seed, salt=folder.path.name)
@@ -127,6 +118,35 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         endpoint=request.endpoint,
         versions=software_versions(),
     )
+
+
+def _workload_of(request: LoadRequest) -> Workload:
+    """What is sent, no larger than its bodies can be held.
+
+    Raises:  RequestError
+    """
+    if request.workload is not None:
+        _require_small(request.workload.requests, request.workload.arrival)
+        return request.workload
+    _require_at_most(request.num_requests, _MOST_REQUESTS, "requests")
+    shape = RequestShape(request.prompt_tokens, request.output_tokens)
+    workload = closed_loop("closed loop", [shape], request.concurrency, request.num_requests, request.seed)
+    _require_small(workload.requests, workload.arrival)
+    return workload
+
+
+def _require_small(requests: Requests, arrival: ClosedLoop | OpenLoop) -> None:
+    _require_at_most(len(requests), _MOST_REQUESTS, "requests")
+    if isinstance(arrival, ClosedLoop):
+        _require_at_most(arrival.concurrency, MOST_IN_FLIGHT, "requests in flight")
+    _require_at_most(max(requests.prompt_tokens), _MOST_TOKENS, "prompt tokens")
+    _require_at_most(max(requests.output_tokens), _MOST_TOKENS, "output tokens")
+    _require_at_most(sum(requests.prompt_tokens), _MOST_TOKENS_IN_ALL, "prompt tokens in all")
+
+
+def _require_at_most(asked: int, most: int, what: str) -> None:
+    if asked > most:
+        raise RequestError(f"{asked} {what} is more than one load run takes; ask for at most {most}")
 
 
 def first_served_model(target: Target, timeout_s: float) -> str | None:

@@ -23,7 +23,7 @@ from inference_bench.measure.target import Target
 from inference_bench.metrics import ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.stats import median
-from inference_bench.workload import ClosedLoop, RequestShape, Workload
+from inference_bench.workload import RequestShape, closed_loop
 
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n"
 _CHUNK: Final = b'data: {"object":"text_completion","choices":[{"index":0,"text":"a","finish_reason":null}]}\n\n'
@@ -65,7 +65,7 @@ def measure_client_floor(num_requests: int = 10, num_chunks: int = 33) -> Client
 
 def _run(num_requests: int, num_chunks: int) -> tuple[tuple[RequestRecord, ...], float]:
     shape = RequestShape(prompt_tokens=16, output_tokens=num_chunks)
-    workload = Workload("client floor", (shape,), ClosedLoop(concurrency=1, num_requests=num_requests))
+    workload = closed_loop("client floor", [shape], concurrency=1, num_requests=num_requests)
     with _null_server(num_requests, num_chunks) as port:
         target = Target(f"http://127.0.0.1:{port}")
         begin_s = time.thread_time()

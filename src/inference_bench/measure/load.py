@@ -1,4 +1,4 @@
-"""What does a server deliver under load: keep so many requests in flight, and write each down as it ends.
+"""What does a server deliver under load: send requests in turn or on a schedule, and write each down as it ends.
 
 In:   a Target and a Workload
 Out:  every RequestRecord, handed to the writer at once, and how well this client itself kept up
@@ -6,7 +6,9 @@ Leaves out: what the numbers mean (metrics) and where they are kept (store)
 Read next by: verify, cli.
 
 Prompts and request bodies are made before the clock starts. In a closed loop a request is planned for the moment its
-slot became free, which is when the previous reply ended; what passes until it is sent is this client's own delay.
+slot became free, which is when the previous reply ended (and the user had thought); in an open loop for its time in the
+schedule, whether or not earlier ones were answered, so that a slow server is not asked less. What passes from the plan
+until a request is sent is this client's own delay, and counts.
 """
 
 from __future__ import annotations
@@ -26,11 +28,13 @@ from inference_bench.measure.sender import Ask, Sender
 from inference_bench.measure.target import STREAM_OPTIONS, Target
 from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.stats import quantile
-from inference_bench.workload import Workload
+from inference_bench.workload import OpenLoop, Workload
 
 NUM_HOPELESS: Final = 5
 LAG_PERIOD_S: Final = 0.01
+MOST_IN_FLIGHT: Final = 10_000
 
+_OTHER_FILES: Final = 64  # of this process, beside its connections
 _FIELD_REFUSED: Final = re.compile(
     r"unknown|unsupported|unrecogni[sz]ed|unexpected|not (permitted|supported|allowed)|extra", re.IGNORECASE
 )
@@ -94,11 +98,10 @@ def run_closed_loop(
     clock: Callable[[], float] | None = None,
     prompts: PromptMaker | None = None,
 ) -> LoadResult:
-    """Send a closed-loop workload to its end; not for use inside an event loop.
+    """`run_load` with each option by its own name, as one closed loop is run.
 
     Where:    see LoadOptions
-    Raises:   MeasurementError when the first requests show that none can succeed, StorageError from the writer.
-              An interruption (Ctrl-C) writes what was in flight as CANCELLED and then passes on
+    Raises:   see `run_load`
     """
     options = LoadOptions(
         stage,
@@ -113,23 +116,28 @@ def run_closed_loop(
 
 
 def run_load(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
-    """The same with its options in one value, for loads that share most of them; see `run_closed_loop`."""
-    return asyncio.run(closed_loop(target, workload, options))
+    """Send a workload, closed or open loop, to its end; not for use inside an event loop.
+
+    Raises:   MeasurementError when the first requests show that none can succeed, or more are in flight than this
+              client can hold; StorageError from the writer. An interruption (Ctrl-C) writes what was in flight as
+              CANCELLED and then passes on
+    """
+    return asyncio.run(send_load(target, workload, options))
 
 
-async def closed_loop(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
-    """The same inside an event loop; see `run_closed_loop`."""
-    loop = _ClosedLoop(target, workload, options)
+async def send_load(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+    """The same inside an event loop; see `run_load`."""
+    load = _Load(target, workload, options)
     lags_s: list[float] = []
     sampler = asyncio.create_task(_sample_lag(lags_s))
     try:
-        await loop.run()
+        await load.run()
     finally:
         sampler.cancel()
         with suppress(asyncio.CancelledError):
             await sampler
-    health = ClientHealth(_p99(record.sent_s - record.planned_s for record in loop.records), _p99(lags_s))
-    return LoadResult(tuple(loop.records), health, loop.sender.target, tuple(loop.dropped_fields), tuple(lags_s))
+    health = ClientHealth(_p99(record.sent_s - record.planned_s for record in load.records), _p99(lags_s))
+    return LoadResult(tuple(load.records), health, load.sender.target, tuple(load.dropped_fields), tuple(lags_s))
 
 
 @dataclass(slots=True)
@@ -149,30 +157,61 @@ class _Job:
         return self.body
 
 
-class _ClosedLoop:
-    """The slots of one closed loop and what they share."""
+class _Load:
+    """The requests of one load and what they share."""
 
     def __init__(self, target: Target, workload: Workload, options: LoadOptions) -> None:
         self.records: list[RequestRecord] = []
         self.dropped_fields: list[str] = []
         self.sender = Sender(target, options.clock, options.timeouts)
         self._options = options
+        self._arrival = workload.arrival
         self._jobs = deque(_make_jobs(target, workload, options))
         self._num_jobs = len(self._jobs)
-        self._num_slots = min(workload.arrival.concurrency, self._num_jobs)
         self._num_ended = 0
         self._has_hope = False
         self._first_error: str | None = None
 
     async def run(self) -> None:
-        begin_s = self._options.clock()
-        await _run_together([self._run_slot(begin_s) for _ in range(self._num_slots)])
+        if isinstance(self._arrival, OpenLoop):
+            await self._run_schedule(self._arrival.times_s)
+            return
+        begin_s, think_s = self._options.clock(), self._arrival.think_s
+        num_slots = min(self._arrival.concurrency, self._num_jobs)
+        await _run_together([self._run_slot(begin_s, think_s) for _ in range(num_slots)])
 
-    async def _run_slot(self, free_s: float) -> None:
+    async def _run_slot(self, free_s: float, think_s: float) -> None:
         while self._jobs:
             record = await self._send(self._jobs.popleft(), free_s)
             self._settle(record)
-            free_s = record.end_s
+            free_s = record.end_s + think_s
+            if think_s and self._jobs:
+                await self._wait_until(free_s)
+
+    async def _run_schedule(self, times_s: Sequence[float]) -> None:
+        most_in_flight = count_possible_in_flight()
+        try:
+            async with asyncio.TaskGroup() as sending:
+                begin_s = self._options.clock()
+                for number, time_s in enumerate(times_s):
+                    await self._wait_until(begin_s + time_s)
+                    if number - self._num_ended >= most_in_flight:
+                        raise MeasurementError(
+                            f"{number - self._num_ended} requests are in flight, as many as this client can hold, and the "
+                            f"server falls behind the schedule; lower the rate, or raise the limit of open files"
+                        )
+                    sending.create_task(self._send_planned(self._jobs.popleft(), begin_s + time_s))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _send_planned(self, job: _Job, planned_s: float) -> None:
+        self._settle(await self._send(job, planned_s))
+
+    async def _wait_until(self, planned_s: float) -> None:
+        """Sleep until then; when that has passed, let what is in flight have its turn."""
+        while (left_s := planned_s - self._options.clock()) > 0:
+            await asyncio.sleep(left_s)
+        await asyncio.sleep(0)
 
     async def _send(self, job: _Job, planned_s: float) -> RequestRecord:
         num_tries = 1
@@ -215,12 +254,23 @@ class _ClosedLoop:
 
 def _make_jobs(target: Target, workload: Workload, options: LoadOptions) -> Iterable[_Job]:
     prompts = options.prompts or PromptMaker(workload.seed)
-    for index in range(workload.arrival.num_requests):
+    for index in range(len(workload)):
         shape = workload.shape_of(index)
-        prompt = prompts.make(shape.prompt_tokens)
+        segments = workload.requests.prompts
+        prompt = prompts.make(shape.prompt_tokens) if segments is None else prompts.make_of(segments[index])
         request_id = "-".join(filter(None, (options.stage, options.group, f"{prompt.serial:05d}")))
         body = target.build_body(prompt.text, shape.output_tokens)
         yield _Job(request_id, prompt.text, shape.output_tokens, target, body)
+
+
+def count_possible_in_flight() -> int:
+    """How many requests can be in flight at once: each is a connection, and so an open file of this process."""
+    try:
+        from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
+    except ImportError:  # Windows has no such limit
+        return MOST_IN_FLIGHT
+    allowed, _ = getrlimit(RLIMIT_NOFILE)
+    return MOST_IN_FLIGHT if allowed == RLIM_INFINITY else max(1, min(MOST_IN_FLIGHT, allowed - _OTHER_FILES))
 
 
 async def _run_together(slots: Sequence[Coroutine[None, None, None]]) -> None:

@@ -6,8 +6,9 @@ Leaves out: real conversations; and the true token count, which is always the se
 Read next by: load.
 
 A prompt's first word differs from that of the next few hundred prompts, so that not even one token after the template
-is shared and a prefix cache finds nothing. The words are seeded: the same seed and salt give the same prompts, so a
-server that still holds an earlier run needs a new salt (or no prompt cache).
+is shared and a prefix cache finds nothing. Where a workload says that prompts share segments, they share the words of
+those, and no more. The words are seeded: the same seed and salt give the same prompts, so a server that still holds an
+earlier run needs a new salt (or no prompt cache).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from typing import Final
 
 from inference_bench.errors import MeasurementError
 from inference_bench.stats import median
+from inference_bench.workload import Segment
 
 _WORD_LIST: Final = """
     time year people way day man thing woman life child world school state family student group country problem hand
@@ -59,7 +61,11 @@ class TokenFit:
 
     def num_words(self, num_tokens: int) -> int:
         """The number of words that comes nearest to `num_tokens`; at least one."""
-        return max(1, round((num_tokens - self.overhead_tokens) / self.tokens_per_word))
+        return max(1, self.num_words_up_to(num_tokens))
+
+    def num_words_up_to(self, num_tokens: int) -> int:
+        """The number of words of a prompt that lie before this token, the template in front of them."""
+        return max(0, round((num_tokens - self.overhead_tokens) / self.tokens_per_word))
 
 
 def calibrate(samples: Sequence[tuple[int, int]]) -> TokenFit:
@@ -111,3 +117,20 @@ class PromptMaker:
         first = WORDS[(self._first_word + serial) % len(WORDS)]
         others = random.Random(f"{self._key}/{serial}").choices(WORDS, k=num_words - 1)
         return Prompt(serial, num_words, " ".join([first, *others]))
+
+    def make_of(self, segments: Sequence[Segment]) -> Prompt:
+        """The next prompt, of these segments: one that begins with the same segments begins with the same words.
+
+        Where:    a segment's words depend on what it is and on where it ends, so that rounding to whole words does not
+                  part two prompts; segments that differ may still begin with the same word
+        """
+        serial, self._serial = self._serial, self._serial + 1
+        words: list[str] = []
+        num_tokens = 0
+        for segment in segments:
+            num_tokens += segment.num_tokens
+            count = self.fit.num_words_up_to(num_tokens) - len(words)
+            words += random.Random(f"{self._key}/segment {segment.content}").choices(WORDS, k=max(0, count))
+        if not words:
+            words = [WORDS[(self._first_word + serial) % len(WORDS)]]
+        return Prompt(serial, len(words), " ".join(words))

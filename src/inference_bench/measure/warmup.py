@@ -16,7 +16,7 @@ from inference_bench.measure.load import LoadOptions, LoadResult, run_load
 from inference_bench.measure.prompts import PromptMaker, calibrate
 from inference_bench.measure.target import Target
 from inference_bench.records import RequestStatus, Stage
-from inference_bench.workload import ClosedLoop, RequestShape, Workload
+from inference_bench.workload import RequestShape, closed_loop
 
 WARMUP_WORDS: Final = (24, 96)
 _WARMUP_OUTPUT_TOKENS: Final = 4
@@ -28,7 +28,7 @@ def warm_up(target: Target, prompts: PromptMaker, options: LoadOptions) -> LoadR
     Raises:   MeasurementError when none completed; see `run_closed_loop` for the rest
     """
     shapes = tuple(RequestShape(words, _WARMUP_OUTPUT_TOKENS) for words in WARMUP_WORDS)
-    workload = Workload("warmup", shapes, ClosedLoop(1, len(shapes)))
+    workload = closed_loop("warmup", shapes, 1, len(shapes))
     warm = run_load(target, workload, replace(options, stage=Stage.WARMUP, group="warmup", prompts=prompts))
     done = [record for record in warm.records if record.status is RequestStatus.COMPLETED]
     if not done:

@@ -7,11 +7,13 @@ Out:  a dict ready for JSON or a text of at most 100 columns
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inference_bench.metrics import Metrics, Percentiles
 from inference_bench.report.text import printable, table, wrap
 from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
+from inference_bench.workload import ClosedLoop, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
     from inference_bench.measure.closed_run import LoadRun
@@ -27,15 +29,18 @@ def metrics_json(metrics: Metrics) -> dict[str, Any]:
 
 def load_json(result: LoadRun) -> dict[str, Any]:
     """The stable keys of `load --json`."""
-    shape = result.workload.shapes[0]
+    requests = result.workload.requests
     return {
         "schema": "inference-bench/load/1",
         "target": result.target,
         "served_model": result.model,
-        "arrival": {"policy": "closed loop", "concurrency": result.workload.arrival.concurrency},
-        "prompt_tokens": shape.prompt_tokens,
-        "output_tokens": shape.output_tokens,
+        "workload": result.workload.name,
+        "arrival": _arrival_json(result.workload.arrival),
+        "prompt_tokens": _only(requests.prompt_tokens),
+        "output_tokens": _only(requests.output_tokens),
+        "lengths": {"prompt": _lengths_json(requests.prompt_tokens), "output": _lengths_json(requests.output_tokens)},
         "seed": result.workload.seed,
+        "notes": list(result.workload.notes),
         **metrics_json(result.metrics),
         "endpoint": result.endpoint,
         "scope": "client side, clock from the planned send; " + result.metrics.goodput_rule,
@@ -51,6 +56,31 @@ def load_json(result: LoadRun) -> dict[str, Any]:
     }
 
 
+def _arrival_json(arrival: ClosedLoop | OpenLoop) -> dict[str, Any]:
+    """How requests were sent; what a closed loop has no value for is null, and the other way round."""
+    if isinstance(arrival, ClosedLoop):
+        return {"policy": "closed loop", "concurrency": arrival.concurrency, "think_s": arrival.think_s}
+    summary = summarise_arrivals(arrival)
+    return {
+        "policy": "open loop",
+        "concurrency": None,
+        "process": summary.process,
+        "nominal_rate": summary.nominal_rate,
+        "realised_rate": summary.realised_rate,
+        "index_of_dispersion": summary.dispersion,
+        "bin_s": summary.bin_s,
+    }
+
+
+def _only(lengths: Sequence[int]) -> int | None:
+    """The length that all requests have; None where they differ."""
+    return lengths[0] if min(lengths) == max(lengths) else None
+
+
+def _lengths_json(lengths: Sequence[int]) -> dict[str, float]:
+    return {"min": min(lengths), "mean": sum(lengths) / len(lengths), "max": max(lengths)}
+
+
 def load_text(result: LoadRun) -> str:
     """The same for a terminal."""
     health, floor = result.health, result.floor
@@ -58,16 +88,32 @@ def load_text(result: LoadRun) -> str:
         f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
         f"floor of TTFT {format_seconds(floor.ttft_s)}"
     )
-    shape = result.workload.shapes[0]
+    workload = result.workload
     conditions = (
-        f"{result.target}, serving {printable(result.model or 'a model it does not name')}: closed loop of "
-        f"{result.workload.arrival.concurrency}, about {shape.prompt_tokens} prompt tokens, {shape.output_tokens} output "
-        f"tokens asked for, seed {result.workload.seed}"
+        f"{result.target}, serving {printable(result.model or 'a model it does not name')}: {_arrival_text(workload)}, "
+        f"about {_lengths_text(workload.requests.prompt_tokens)} prompt tokens, "
+        f"{_lengths_text(workload.requests.output_tokens)} output tokens asked for, seed {workload.seed}"
     )
     lines = [wrap(conditions), metrics_text(result.metrics), wrap(client)]
+    lines += [wrap(printable(f"{workload.name}: {note}")) for note in workload.notes]
     if result.dropped_fields:
         lines.append(wrap(f"the server refused these request fields: {', '.join(result.dropped_fields)}"))
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
+
+
+def _arrival_text(workload: Workload) -> str:
+    arrival = workload.arrival
+    if isinstance(arrival, ClosedLoop):
+        thinking = f", {format_seconds(arrival.think_s)} apart" if arrival.think_s else ""
+        return f"closed loop of {arrival.concurrency}{thinking}"
+    return f"open loop, {summarise_arrivals(arrival).text}"
+
+
+def _lengths_text(lengths: Sequence[int]) -> str:
+    only = _only(lengths)
+    return (
+        str(only) if only else f"{min(lengths)} to {max(lengths)} (mean {format_number(sum(lengths) / len(lengths))})"
+    )
 
 
 def metrics_text(metrics: Metrics) -> str:

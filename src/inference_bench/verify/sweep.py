@@ -21,7 +21,7 @@ from inference_bench.measure.warmup import warm_up
 from inference_bench.records import RequestRecord
 from inference_bench.verify.plan import Plan, Setting
 from inference_bench.verify.points import Wave
-from inference_bench.workload import ClosedLoop, RequestShape, Workload
+from inference_bench.workload import RequestShape, closed_loop
 
 Progress = Callable[[str], None]
 Writer = Callable[[RequestRecord], None]
@@ -86,12 +86,8 @@ def _measure(target: Target, plan: Plan, load: LoadOptions, options: SweepOption
             f"{elapsed_s:.0f} s of about {plan.budget_s:.0f} s"
         )
         wave_started_s = time.monotonic()
-        workload = Workload(
-            setting.name,
-            (RequestShape(setting.prompt_tokens, setting.output_tokens),),
-            ClosedLoop(setting.concurrency, setting.concurrency),
-            options.seed,
-        )
+        shape = RequestShape(setting.prompt_tokens, setting.output_tokens)
+        workload = closed_loop(setting.name, [shape], setting.concurrency, setting.concurrency, options.seed)
         result = run_load(target, workload, replace(load, group=setting.name))
         durations_s[setting] = time.monotonic() - wave_started_s
         sweep.waves.setdefault(setting, []).append(result.records)
