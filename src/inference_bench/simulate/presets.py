@@ -55,16 +55,17 @@ class EnginePreset:
 def vllm_settings(max_running: int = 256, token_budget: int = 2048, *, prefix_cache: bool = False) -> SchedulerSettings:
     """The scheduler of vLLM: running sequences first, then prompts in order of arrival with what is left of the budget.
 
-    Where:   a request is admitted with the first chunk of its prompt; the newest gives way and is read again
-    Source:  vLLM 0.19.0 vllm/v1/core/sched/scheduler.py, vllm/config/scheduler.py. There `scheduler_reserve_full_isl`
-             (on by default) also asks that all of the prompt fits before its first chunk is read
+    Where:   a request is admitted while budget is left, if all it has to read fits beside the step, and nobody in a step in
+             which one gave way; the newest gives way and is read again
+    Source:  vLLM 0.19.0 vllm/v1/core/sched/scheduler.py and vllm/config/scheduler.py (scheduler_reserve_full_isl, on by
+             default)
     """
     return SchedulerSettings(
         policy=Policy.CHUNKED,
         max_running=max_running,
         token_budget=token_budget,
         admission_share=1.0,
-        admission_check=AdmissionCheck.FIRST_CHUNK,
+        admission_check=AdmissionCheck.WHOLE_BESIDE_STEP,
         budget_rule=BudgetRule.SHARED,
         prefix_cache=prefix_cache,
     )

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 # --- the reference profiles ---------------------------------------------------------------------------------------
 
-_REFERENCE_SOURCE: Final = "the project's SPEC, section 6, and golden/slo_capacity.json"
 _REFERENCE_WEIGHT_BYTES: Final = 5.5 * GIGA
 _REFERENCE_MATMUL_PARAMS: Final = 8_927_875_072
 _REFERENCE_LAYERS: Final = 36
@@ -71,6 +70,7 @@ def reference_profile(name: str) -> ReferenceProfile:
     if row is None:
         raise UnknownNameError(f"no reference profile is called {name[:80]!r}; known: {', '.join(_REFERENCES)}")
     budget, bandwidth, compute, usd = row
+    title = next(known for known in _REFERENCES if known.casefold() == name.casefold())
     coefficients = Coefficients(
         weight_bytes=_REFERENCE_WEIGHT_BYTES,
         read_bytes=_REFERENCE_KV_BYTES,
@@ -79,7 +79,9 @@ def reference_profile(name: str) -> ReferenceProfile:
         bandwidth_bytes_per_s=bandwidth,
         compute_flops_per_s=compute,
     )
-    step_time = StepTime(coefficients, source=_REFERENCE_SOURCE, notes=("half of the dense peak is reached",))
+    step_time = StepTime(
+        coefficients, source=f"the reference model on {title}", notes=("half of the dense peak is reached",)
+    )
     return ReferenceProfile(step_time, KvMemory(budget, _REFERENCE_KV_BYTES), usd)
 
 
@@ -248,10 +250,8 @@ _MANY_POSITIONS: Final = 1 << 20  # so that rounding up to whole bytes is lost
 def _said_shares(shares: Shares) -> str:
     if shares.is_bound:
         return "all of both peaks is reached, perfectly overlapped: no step is faster"
-    return (
-        f"{format_fraction(shares.bandwidth)} of bandwidth and {format_fraction(shares.compute)} of compute are reached, "
-        f"{format_seconds(shares.fixed_s)} a step come on top"
-    )
+    on_top = f", {format_seconds(shares.fixed_s)} a step come on top" if shares.fixed_s else ""
+    return f"{format_fraction(shares.bandwidth)} of bandwidth and {format_fraction(shares.compute)} of compute are reached{on_top}"
 
 
 # --- what is expected of an engine --------------------------------------------------------------------------------
