@@ -26,8 +26,14 @@ if TYPE_CHECKING:
     from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
     from inference_bench.score.flow import score_tables as score_tables
     from inference_bench.score.own import calibration_from as calibration_from
+    from inference_bench.simulate.capacity import find_capacity as find_capacity
+    from inference_bench.simulate.fleet import simulate_fleet as simulate_fleet
+    from inference_bench.simulate.run import simulate as simulate_workload  # noqa: F401  # `simulate` names its package
+    from inference_bench.simulate.summary import summarise_run as summarise_run
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
+    from inference_bench.workload import read_trace as read_trace
+    from inference_bench.workload import reference_workload as reference_workload
 
 _HOME = {
     "number_format": "facts.formats",
@@ -45,8 +51,14 @@ _HOME = {
     "scenario_from_mapping": "predict.scenario",
     "score_tables": "score.flow",
     "calibration_from": "score.own",
+    "find_capacity": "simulate.capacity",
+    "simulate_fleet": "simulate.fleet",
+    "simulate_workload": "simulate.run:simulate",  # `simulate` is the name of its package
+    "summarise_run": "simulate.summary",
     "VerifyRequest": "verify.session",
     "verify_server": "verify.flow",
+    "read_trace": "workload",
+    "reference_workload": "workload",
 }
 __all__ = ["__version__", *_HOME]
 
@@ -57,4 +69,5 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+    module, _, own_name = _HOME[name].partition(":")
+    return getattr(import_module(f"{__name__}.{module}"), own_name or name)

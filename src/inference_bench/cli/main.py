@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 from inference_bench import __version__
 from inference_bench.cli.output import one_line
+from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
 from inference_bench.cli.workload_options import LOAD_DEFAULTS, add_workload_options
 from inference_bench.errors import InferenceBenchError
 
@@ -55,6 +56,8 @@ def build_parser() -> Parser:
         _add_explain,
         _add_roofline,
         _add_plan,
+        _add_simulate,
+        _add_capacity,
         _add_score,
         _add_tables,
         _add_probe,
@@ -203,6 +206,16 @@ def _add_plan(commands: Commands[Parser]) -> None:
     parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
     for option, metavar, summary in _PLAN_OPTIONS:
         parser.add_argument(option, metavar=metavar, help=summary)
+
+
+def _add_simulate(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "simulate", "what a scheduler would do, step by step", "simulate")
+    add_simulate_options(parser)
+
+
+def _add_capacity(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "capacity", "the highest rate within latency objectives, simulated", "capacity")
+    add_capacity_options(parser)
 
 
 def _add_score(commands: Commands[Parser]) -> None:

@@ -18,12 +18,20 @@ def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this ma
 
     Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package
     """
-    path = Path(file)
-    if path.suffix not in KINDS or file.endswith(("/", os.sep)):
-        raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
+    require_chart_file(file)
     if spec is None:
         raise RequestError(f"there is nothing to draw: {nothing}")
+    path = Path(file)
     path.write_text(_text(spec, path.suffix), encoding="utf-8")
+
+
+def require_chart_file(file: str) -> None:
+    """A name that says what to write; asked before anything that takes long.
+
+    Raises:  RequestError for another name
+    """
+    if Path(file).suffix not in KINDS or file.endswith(("/", os.sep)):
+        raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
 
 
 def _text(spec: Spec, kind: str) -> str:

@@ -11,13 +11,13 @@ its times; named arrivals beside a trace replace them.
 from __future__ import annotations
 
 import argparse
-import math
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
+from inference_bench.cli.given import number, refuse
 from inference_bench.cli.workload_options import DEFAULT_THINK_S, TRACE_FIXES
-from inference_bench.errors import QuantityError, RequestError
+from inference_bench.errors import RequestError
 from inference_bench.units import parse_count, parse_seconds, parse_tokens
 from inference_bench.workload import (
     REFERENCE_OUTPUT,
@@ -51,7 +51,7 @@ def build_workload(options: argparse.Namespace, defaults: Mapping[str, str]) -> 
     if options.trace is not None:
         workload = _from_trace(options)
     else:
-        _refuse(
+        refuse(
             options,
             ("trace_format", "trace_columns", "trace_fix", "time_scale"),
             "they are about a trace, and none is named",
@@ -65,14 +65,14 @@ def build_workload(options: argparse.Namespace, defaults: Mapping[str, str]) -> 
 
 
 def _closed(workload: Workload, concurrency: str, options: argparse.Namespace) -> Workload:
-    _refuse(options, ("arrivals", "turns", "time_scale"), "a closed loop sends when an answer is there")
+    refuse(options, ("arrivals", "turns", "time_scale"), "a closed loop sends when an answer is there")
     arrival = ClosedLoop(parse_count(concurrency, "concurrency"), len(workload))
     name = "closed loop" if options.trace is None else f"closed loop of {workload.name}"
     return replace(workload, name=name, arrival=arrival)
 
 
 def _from_trace(options: argparse.Namespace) -> Workload:
-    _refuse(options, _NOT_BESIDE_A_TRACE, "a trace brings its own requests")
+    refuse(options, _NOT_BESIDE_A_TRACE, "a trace brings its own requests")
     fixes = _fixes(options.trace_fix)
     workload = read_trace(
         options.trace,
@@ -88,7 +88,7 @@ def _from_trace(options: argparse.Namespace) -> Workload:
         return _replayed(workload, options)
     if options.time_scale is not None:
         raise RequestError("a rate and a time scale both scale a trace's times; give one of them")
-    rate = _number(options.rate, "rate")
+    rate = number(options.rate, "rate")
     arrival = workload.arrival
     if options.arrivals is None and isinstance(arrival, OpenLoop) and arrival.times_s[-1] > 0:
         return workload.at_rate(rate)
@@ -100,7 +100,7 @@ def _replayed(workload: Workload, options: argparse.Namespace) -> Workload:
         raise RequestError("arrivals need a rate; give one, or leave the trace its own times")
     if options.time_scale is None:
         return workload
-    return workload.scaled(_number(options.time_scale, "time scale"))
+    return workload.scaled(number(options.time_scale, "time scale"))
 
 
 def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_closed: bool) -> Workload:
@@ -137,7 +137,7 @@ def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_clos
 def _arrivals(options: argparse.Namespace, num_turns: int) -> Arrivals:
     if options.rate is None:
         raise RequestError("nothing says how often requests are sent; give a rate, or a trace")
-    return parse_arrivals(options.arrivals or "poisson", _number(options.rate, "rate") / num_turns)
+    return parse_arrivals(options.arrivals or "poisson", number(options.rate, "rate") / num_turns)
 
 
 def _prefix(text: str | None) -> SharedPrefix | None:
@@ -149,7 +149,7 @@ def _prefix(text: str | None) -> SharedPrefix | None:
             f"the shared prefix {text[:80]!r} has {len(more) + 1} fields; write T, T:GROUPS or T:GROUPS:ZIPF"
         )
     groups = parse_count(more[0], "shared prefixes") if more else 1
-    zipf = _number(more[1], "Zipf exponent") if len(more) > 1 else 0.0
+    zipf = number(more[1], "Zipf exponent") if len(more) > 1 else 0.0
     return SharedPrefix(parse_tokens(tokens, "shared prefix"), groups, zipf)
 
 
@@ -183,21 +183,5 @@ def _fixes(text: str | None) -> dict[str, float]:
         name, mark, value = part.strip().partition("=")
         if name not in ("sort", "drop-empty", "words") or bool(mark) != (name == "words"):
             raise RequestError(f"a trace cannot be mended by {part[:40]!r}; write some of {TRACE_FIXES}")
-        found[name] = _number(value, "number of tokens a word") if mark else 1.0
+        found[name] = number(value, "number of tokens a word") if mark else 1.0
     return found
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        raise QuantityError(f"the {what} is {text[:40]!r}; give a number such as 0.25") from None
-    if not math.isfinite(value):
-        raise QuantityError(f"the {what} is {text[:40]!r}; give a finite number")
-    return value
-
-
-def _refuse(options: argparse.Namespace, names: tuple[str, ...], why: str) -> None:
-    given = [name.replace("_", " ") for name in names if getattr(options, name) is not None]
-    if given:
-        raise RequestError(f"{' and '.join(given)} cannot be given here: {why}")

@@ -62,21 +62,28 @@ _OPTIONS: Final = (
 
 
 def add_workload_options(
-    parser: argparse.ArgumentParser, has_seed: bool = True, defaults: Mapping[str, str] = REFERENCE_DEFAULTS
-) -> None:
+    parser: argparse.ArgumentParser,
+    has_seed: bool = True,
+    defaults: Mapping[str, str] = REFERENCE_DEFAULTS,
+    about_rate: str = "",
+) -> argparse._ArgumentGroup:
     """Add the options that `workload_from` reads.
 
     Where:    has_seed False is for a command that has a seed already; `defaults` are shown in the help, and
-              `workload_from` is given the same
+              `workload_from` is given the same; about_rate is what a command says of its rate besides;
+              the group is handed back for options of the command's own
     """
     group = parser.add_argument_group("what is asked")
     for option, metavar, summary in _OPTIONS:
         name = option.removeprefix("--").replace("-", "_")
         names = (option, "--count") if name == "requests" else (option,)
         default = f"; default {defaults[name]}" if name in defaults else ""
-        group.add_argument(*names, dest=name, metavar=metavar, help=f"{summary}{default}")
+        group.add_argument(
+            *names, dest=name, metavar=metavar, help=f"{summary}{about_rate if name == 'rate' else default}"
+        )
     if has_seed:
         group.add_argument("--seed", type=int, default=0, help="seed of the workload; default 0")
+    return group
 
 
 def workload_from(options: argparse.Namespace, defaults: Mapping[str, str] = REFERENCE_DEFAULTS) -> Workload:

@@ -1,8 +1,8 @@
 """How many requests a second a server takes within the latency objectives, and how far to trust that.
 
-In:   a way to make the workload of a seed, ServerSetup, StepTime, SearchSettings
+In:   a way to make the workload of a seed, ServerSetup, StepTime, SearchSettings; a FleetPlan for several servers
 Out:  Capacity: the rate, its row, rates nearby, an interval over seeds, a longer run; ReplayReport for a trace
-Leaves out: several servers (fleet)
+Leaves out: servers whose number changes: what they cost depends on the run
 Read next by: report, cli.
 
 The search bisects over rates with the same random numbers: the arrival times of one draw, scaled. Percentiles are not monotone in
@@ -19,6 +19,7 @@ from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
+from inference_bench.simulate.fleet_plan import FleetPlan, run_fleet
 from inference_bench.simulate.outcome import Outcome
 from inference_bench.simulate.run import Engine, simulate
 from inference_bench.simulate.settings import ServerSetup
@@ -32,7 +33,7 @@ NEARBY: Final = (0.9, 0.95, 0.98, 1.02, 1.05, 1.1)
 BELOW: Final = (0.1, 0.25, 0.4, 0.55, 0.7)
 LONGER: Final = 10
 _MOST_DOUBLINGS: Final = 40
-_HELD_AT_ANY_RATE: Final = 1e6
+_HELD_AT_ANY_RATE: Final = float(MEGA)
 WorkloadOf = Callable[[int, int], Workload]
 Say = Callable[[str], None]
 
@@ -163,8 +164,9 @@ class Searcher:
         limits: Limits,
         engine: Engine = Engine.AUTO,
         say: Say | None = None,
+        fleet: FleetPlan | None = None,
     ) -> None:
-        self.num_runs = 0
+        self.num_runs, self._fleet = 0, fleet
         self._setup, self._step_time, self._limits, self._engine = setup, step_time, limits, engine
         self._say = say or (lambda _text: None)
         self._objective = Objective(
@@ -174,6 +176,8 @@ class Searcher:
     def run(self, workload: Workload) -> Outcome:
         """One run."""
         self.num_runs += 1
+        if self._fleet is not None:
+            return run_fleet(workload, self._setup, self._step_time, self._fleet, self._objective).outcome
         return simulate(workload, self._setup, self._step_time, self._objective, self._engine)
 
     def try_rate(self, workload: Workload, rate: float) -> Tried:
@@ -247,15 +251,18 @@ def find_capacity(
     usd_per_hour: float | None = None,
     engine: Engine = Engine.AUTO,
     say: Say | None = None,
+    fleet: FleetPlan | None = None,
 ) -> Capacity:
-    """The highest rate that a server takes within the objectives.
+    """The highest rate that a server, or so many of it, takes within the objectives.
 
     Where:   workload_of(count, seed) makes so many requests from a seed, at any rate: it is scaled; it may ignore the count
-             where there are no more, as of a trace
-    Raises:  RequestError for a closed loop, or a request that can never run
+             where there are no more, as of a trace; usd_per_hour is of all servers
+    Raises:  RequestError for a closed loop, a request that can never run, or servers whose number changes
     """
+    if fleet is not None and fleet.autoscaling is not None:
+        raise RequestError("the capacity of servers whose number changes is not looked for; give their number instead")
     settings = settings or SearchSettings()
-    searcher = Searcher(setup, step_time, limits, engine, say)
+    searcher = Searcher(setup, step_time, limits, engine, say, fleet)
     workload = workload_of(count, seed)
     rate, is_bracketed = searcher.highest(workload, settings)
     if rate is None:

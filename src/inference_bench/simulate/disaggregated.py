@@ -126,6 +126,11 @@ class TransferTotals:
     num_bytes: int = 0
     seconds: float = 0.0
 
+    @property
+    def mean_s(self) -> float | None:
+        """How long one took on average; None where there was none."""
+        return self.seconds / self.count if self.count else None
+
     def add(self, transfer: Transfer, now_s: float) -> None:
         """One more has arrived."""
         self.count += 1

@@ -1,0 +1,97 @@
+"""`simulate --against`: a log whose constants are known, compared and fitted through the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from calibrate.made_logs import BLOCKS, META, made_rows, write_log
+from inference_bench.cli.main import main
+from inference_bench.facts.hardware import hardware
+from inference_bench.report.text import display_columns
+from inference_bench.simulate.step_profile import load_profile
+from inference_bench.simulate.step_sources import Shares
+from simulate.served_models import served_model
+
+ERRORS = {f"{name}_{point}" for name in ("ttft", "tpot") for point in ("mean", "p50", "p90", "p99")} | {"makespan"}
+TRUTH = Shares(bandwidth=0.8, compute=0.6)
+SERVER = ("--on", "H100", "--kv-blocks", str(BLOCKS))
+
+
+@pytest.fixture(scope="module")
+def log(tmp_path_factory: pytest.TempPathFactory) -> str:
+    rows = made_rows(served_model("Meta-Llama-3.1-8B"), hardware("H100"), TRUTH, rate=20.0, count=60)
+    return str(write_log(tmp_path_factory.mktemp("logs") / "H100_run", rows, META))
+
+
+def found(capsys: pytest.CaptureFixture[str], *options: str) -> dict[str, Any]:
+    assert main(["simulate", *options, "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert isinstance(answer, dict)
+    return answer
+
+
+def test_at_the_constants_of_the_log_there_is_no_error(capsys: pytest.CaptureFixture[str], log: str) -> None:
+    answer = found(capsys, "--against", log, *SERVER, "--mfu", "0.6", "--bandwidth-share", "0.8")
+    assert answer["schema"] == "inference-bench/simulate-against/1"
+    assert set(answer["errors"]) == ERRORS
+    assert all(abs(error) < 1e-6 for error in answer["errors"].values())
+    assert set(answer["preemptions"]) == {"measured", "simulated"}
+    assert answer["preemptions"]["measured"] is None
+    assert (answer["fitted"], answer["max_running"], answer["token_budget"]) == (None, 64, 2048)
+
+
+def test_an_engine_that_was_slower_than_its_peaks_shows_as_a_signed_error(
+    capsys: pytest.CaptureFixture[str], log: str
+) -> None:
+    answer = found(capsys, "--against", log, *SERVER, "--mfu", "1", "--bandwidth-share", "1")
+    assert all(error < 0 for error in answer["errors"].values())
+    assert main(["simulate", "--against", log, *SERVER]) == 0
+    shown = capsys.readouterr().out
+    assert "measured and simulated" in " ".join(shown.split())
+    assert max(map(display_columns, shown.splitlines())) <= 100
+
+
+def test_a_fit_finds_the_constants_and_saves_them(capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path) -> None:
+    file = tmp_path / "profile.json"
+    answer = found(capsys, "--against", log, *SERVER, "--calibrate", "--save-profile", str(file))
+    assert abs(answer["errors"]["tpot_mean"]) < 0.02 < abs(answer["uncalibrated_errors"]["tpot_mean"])
+    assert answer["fitted"]["bandwidth"]["value"] == pytest.approx(TRUTH.bandwidth, rel=0.05)
+    assert load_profile(file).shares.bandwidth == answer["fitted"]["bandwidth"]["value"]
+    small = ("--rate", "2", "--count", "20", "--prompt-tokens", "500", "--output-tokens", "50")
+    carried = found(capsys, "--profile", str(file), *small)
+    assert carried["rows"][0]["policy"] == "vllm-large"
+    other = found(capsys, "--profile", str(file), *small, "--model", "qwen3-8b")
+    assert other["rows"][0]["tpot_p50_s"] != carried["rows"][0]["tpot_p50_s"]
+    assert main(["simulate", "--profile", str(file), *small, "--on", "a100-80gb"]) == 2
+    assert "do not carry over" in capsys.readouterr().err
+    assert main(["simulate", "--against", log, *SERVER, "--calibrate"]) == 0
+    shown = capsys.readouterr().out
+    assert "error left" in shown
+    assert max(map(display_columns, shown.splitlines())) <= 100
+
+
+def test_both_are_drawn(capsys: pytest.CaptureFixture[str], log: str, tmp_path: Path) -> None:
+    file = tmp_path / "chart.json"
+    found(capsys, "--against", log, *SERVER, "--chart", str(file))
+    assert json.loads(file.read_text())["description"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--rate", "1"), "a rate cannot be given here"),
+        (("--policy", "paged"), "a policy cannot be given here"),
+        (("--replicas", "2"), "replicas cannot be given here"),
+        (("--calibrate", "--mfu", "0.5"), "is fitted"),
+        (("--save-profile", "x.json"), "ask for the fit too"),
+    ],
+)
+def test_what_the_log_says_cannot_be_said_again(
+    capsys: pytest.CaptureFixture[str], log: str, options: tuple[str, ...], said: str
+) -> None:
+    assert main(["simulate", "--against", log, *options]) == 2
+    assert said in capsys.readouterr().err
