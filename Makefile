@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-labs lint bench fit-efficiency accuracy clean
+.PHONY: demo test test-labs lint bench fit-efficiency accuracy policies clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -29,6 +29,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/gguf_header.py
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/score.py
+	$(BIN)/python benchmarks/simulate.py
 
 # the efficiencies that ship, fitted again: make fit-efficiency TABLES=folder/of/csv
 fit-efficiency: $(VENV)/.dev need-tables
@@ -37,6 +38,10 @@ fit-efficiency: $(VENV)/.dev need-tables
 # docs/accuracy.md and its picture from cross-validated scores: make accuracy TABLES=folder/of/csv
 accuracy: $(VENV)/.dev need-tables
 	$(BIN)/python scripts/write_accuracy.py '$(TABLES)'
+
+# docs/policies.md and its picture, simulated anew; a test holds the page to the rules
+policies: $(VENV)/.dev
+	$(BIN)/python scripts/write_policies.py
 
 .PHONY: need-tables
 need-tables:
@@ -51,7 +56,7 @@ $(VENV)/.demo: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,gpu,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[bench,gpu,fast,ray,dev]'
 	touch $@
 
 clean:

@@ -162,6 +162,7 @@ def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
         names = encoding["scale"]["domain"]
         entry = _LEGEND_SYMBOL_PX + max(map(text_px, names)) + _LEGEND_GAP_PX
         columns = min(len(names), max(1, int(room / entry)))
+        columns = math.ceil(len(names) / math.ceil(len(names) / columns))  # rows about as long as one another
         if column > 0 and column + columns * entry > room:
             column, row = 0.0, row + 1
         places.append((column, row, columns))

@@ -61,12 +61,10 @@ def run_against(options: argparse.Namespace) -> int:
         fitted = calibrate(server) if options.calibrate else None
         step_time = _step_time(options, server) if fitted is None else server.at_shares(fitted.shares)
         outcome = simulate(log.workload(), server.setup, step_time)
-        if fitted is None:
-            found = comparison_of(log, outcome, step_time)
-        else:
-            found = compare_with_log(log, server.setup, server.expected())
+        unfitted = None if fitted is None else compare_with_log(log, server.setup, server.expected())
     finally:
         progress.done()
+    found = unfitted or comparison_of(log, outcome, step_time)
     if options.chart is not None:
         from inference_bench.charts.simulation_runs import against_chart  # late: charts load much
         from inference_bench.cli.picture import write_chart

@@ -16,11 +16,10 @@ from inference_bench.errors import RequestError
 from inference_bench.simulate.capacity import (
     Capacity,
     Limits,
-    ReplayReport,
     SearchSettings,
-    compare_replay,
     find_capacity,
 )
+from inference_bench.simulate.replay import ReplayReport, compare_replay
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.served import Served
 from inference_bench.units import parse_count, parse_seconds

@@ -21,7 +21,7 @@ from inference_bench.metrics import Objective
 from inference_bench.simulate.candidates import ALL
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.study import Draw, Study, StudyReport, parse_rates, run_study
-from inference_bench.simulate.sweep import CaseResult, WorkloadRecipe
+from inference_bench.simulate.sweep import Backend, CaseResult, WorkloadRecipe
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.workload import Workload
 
@@ -133,7 +133,8 @@ def _run(study: Study, options: argparse.Namespace) -> StudyReport:
     workers = None if options.workers is None else parse_count(options.workers, "workers")
     keeps = options.records is not None or (options.chart is not None and len(study.draws) == 1)
     try:
-        return run_study(study, workers, said, keeps_outcome=keeps)
+        backend = choice(Backend, options.backend, "backend")
+        return run_study(study, workers, said, keeps_outcome=keeps, backend=backend)
     finally:
         progress.done()
 

@@ -39,6 +39,12 @@ def add_simulate_options(parser: argparse.ArgumentParser) -> None:
         "--records", metavar="FILE", help="write each request of one run with its token times (JSON Lines)"
     )
     group.add_argument("--workers", metavar="N", help="processes for several runs; default: as many as are worth it")
+    group.add_argument(
+        "--backend",
+        metavar="WHERE",
+        default="local",
+        help="where several runs run: local processes (default), or ray, on the cluster that RAY_ADDRESS names, else here",
+    )
     group = parser.add_argument_group("beside a real engine's log")
     group.add_argument(
         "--against",

@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from inference_bench.report.simulate_json import checks_json, row_json, server_json, workload_json
-from inference_bench.simulate.capacity import Capacity, Limits, ReplayReport, Tried
+from inference_bench.simulate.capacity import Capacity, Limits, Tried
 from inference_bench.simulate.fleet_plan import FleetPlan
+from inference_bench.simulate.replay import ReplayReport
 from inference_bench.simulate.served import Served
 from inference_bench.simulate.summary import check_run
 from inference_bench.stats import Interval

@@ -18,8 +18,9 @@ from inference_bench.report.simulate_report import (
     workload_words,
 )
 from inference_bench.report.text import table, wrap
-from inference_bench.simulate.capacity import Capacity, Limits, ReplayReport, Tried
+from inference_bench.simulate.capacity import Capacity, Limits, Tried
 from inference_bench.simulate.fleet_plan import FleetPlan
+from inference_bench.simulate.replay import ReplayReport
 from inference_bench.simulate.served import Served
 from inference_bench.simulate.summary import SimulatedRow, check_run
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds

@@ -1,7 +1,7 @@
 """How many requests a second a server takes within the latency objectives, and how far to trust that.
 
 In:   a way to make the workload of a seed, ServerSetup, StepTime, SearchSettings; a FleetPlan for several servers
-Out:  Capacity: the rate, its row, rates nearby, an interval over seeds, a longer run; ReplayReport for a trace
+Out:  Capacity: the rate, its row, rates nearby, an interval over seeds, a longer run
 Leaves out: servers whose number changes: what they cost depends on the run
 Read next by: report, cli.
 
@@ -26,12 +26,13 @@ from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.simulate.summary import SimulatedRow, summarise_run
 from inference_bench.stats import Interval, mean_interval
-from inference_bench.units import MEGA, SECONDS_PER_HOUR
-from inference_bench.workload import OpenLoop, Poisson, Workload, with_arrivals
+from inference_bench.units import MEGA, SECONDS_PER_HOUR, format_seconds
+from inference_bench.workload import OpenLoop, Workload
 
 NEARBY: Final = (0.9, 0.95, 0.98, 1.02, 1.05, 1.1)
 BELOW: Final = (0.1, 0.25, 0.4, 0.55, 0.7)
 LONGER: Final = 10
+_LONG_PAUSE: Final = 5  # times the objective for p99
 _MOST_DOUBLINGS: Final = 40
 _HELD_AT_ANY_RATE: Final = float(MEGA)
 WorkloadOf = Callable[[int, int], Workload]
@@ -353,43 +354,10 @@ def _warnings(found: Capacity, count: int) -> list[str]:
     higher = [tried.rate for tried in found.nearby if tried.is_met and tried.rate > (found.nominal_rate or 0.0)]
     if higher and found.is_bracketed:
         said.append(f"a higher rate keeps them again ({max(higher):.4g} requests/s): the limit is not sharp")
+    row, limit_s = found.row, found.limits.itl_p99_s
+    if row is not None and limit_s is not None and (row.itl_max_s or 0.0) > _LONG_PAUSE * limit_s:
+        said.append(
+            f"the longest pause is {format_seconds(row.itl_max_s)}: with one pause a token, a p99 of pauses hides those that users "
+            f"see once an answer; {row.goodput_fraction:.0%} of the requests keep every pause within {limit_s:g} s"
+        )
     return said
-
-
-@dataclass(frozen=True, slots=True)
-class ReplayReport:
-    """A recorded trace beside random arrivals of the same mean rate and the same requests.
-
-    Where:  ratio is p99 TTFT replayed over p99 TTFT under Poisson arrivals: how much of the tail random arrivals would hide
-    """
-
-    rate: float
-    replayed: SimulatedRow
-    poisson: SimulatedRow
-    ratio: float | None
-
-
-def compare_replay(
-    workload: Workload,
-    setup: ServerSetup,
-    step_time: StepTime,
-    objective: Objective | None = None,
-    seed: int = 0,
-    engine: Engine = Engine.AUTO,
-) -> ReplayReport:
-    """A trace as it was recorded, and the same requests arriving at random at the same mean rate.
-
-    Raises:  RequestError for a closed loop, or a trace in which all arrive at once
-    """
-    arrival = workload.arrival
-    rate = arrival.realised_rate if isinstance(arrival, OpenLoop) else None
-    if rate is None:
-        raise RequestError("there is no rate to compare with: the trace has no schedule, or all of it arrives at once")
-    rows = [
-        summarise_run(simulate(each, setup, step_time, objective, engine), objective)
-        for each in (workload, with_arrivals(workload, Poisson(rate), seed))
-    ]
-    replayed, poisson = rows
-    both = replayed.ttft_p99_s, poisson.ttft_p99_s
-    ratio = both[0] / both[1] if both[0] is not None and both[1] else None
-    return ReplayReport(rate, replayed, poisson, ratio)

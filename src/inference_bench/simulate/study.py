@@ -20,7 +20,7 @@ from inference_bench.simulate.fleet_plan import FleetPlan, fleet_usd_per_million
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.served import Served
 from inference_bench.simulate.summary import SimulatedRow
-from inference_bench.simulate.sweep import Case, CaseResult, SweepInterrupted, WorkloadRecipe, sweep
+from inference_bench.simulate.sweep import Backend, Case, CaseResult, SweepInterrupted, WorkloadRecipe, sweep
 from inference_bench.workload import Workload
 
 MOST_RATES: Final = 1_000
@@ -224,15 +224,16 @@ def run_study(
     on_result: Callable[[CaseResult], None] | None = None,
     *,
     keeps_outcome: bool = False,
+    backend: Backend = Backend.LOCAL,
 ) -> StudyReport:
     """Every run; those that had ended where it is interrupted.
 
-    Raises:  RequestError for workers below 1; WorldError where no process can start
+    Raises:  RequestError for workers below 1; WorldError where no process can start; MissingExtraError for Ray without ray
     """
     draws, cases = zip(*study.cases(keeps_outcome), strict=True)
     by_case = {id(case): draw for draw, case in zip(draws, cases, strict=True)}
     try:
-        results: Sequence[CaseResult] = sweep(cases, workers, on_result=on_result)
+        results: Sequence[CaseResult] = sweep(cases, workers, backend, on_result)
     except SweepInterrupted as interrupted:
         results = interrupted.results
     rows = (StudyRow(by_case[id(result.case)], result, _usd(study, result)) for result in results)

@@ -14,21 +14,25 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.errors import InferenceBenchError, RequestError, WorldError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.fleet_plan import FleetFigures, FleetPlan, figures_of, run_fleet
 from inference_bench.simulate.outcome import Outcome
-from inference_bench.simulate.processes import Lost, run_in_processes, usable_cpus
 from inference_bench.simulate.run import Engine, needs_reference, simulate
 from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.simulate.summary import Checks, SimulatedRow, check_run, summarise_run
 from inference_bench.workload import ArrivalSummary, OpenLoop, Workload, summarise_arrivals
 
+if TYPE_CHECKING:
+    from inference_bench.simulate.processes import Lost
+
 _READABLE_COSTS: Final = 10  # the readable loop takes about so many times as long as the fast engine
-_WORTH_PROCESSES: Final = 5_000  # requests of the fast engine: a second or two, against a third of a second to start
+_WORTH_PROCESSES: Final = (
+    10_000  # requests of the fast engine: some three seconds, against half a second to start two processes
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,17 +151,27 @@ def _runs(
 
         return run_on_ray(_run, cases, workers)
     num_processes = _num_processes(cases) if workers is None else min(workers, len(cases))
-    return _in_turn(cases) if num_processes < 2 else run_in_processes(_run, cases, num_processes)
+    if num_processes < 2:
+        return _in_turn(cases)
+    from inference_bench.simulate.processes import run_in_processes
+
+    return run_in_processes(_run, cases, num_processes)
 
 
 def _num_processes(cases: Sequence[Case]) -> int:
     """As many as there are processors, if the cases are long enough for that."""
     work = sum(len(case.workload) * (_READABLE_COSTS if _is_readable(case) else 1) for case in cases)
-    return min(usable_cpus(), len(cases)) if work >= _WORTH_PROCESSES else 1
+    if work < _WORTH_PROCESSES:
+        return 1
+    from inference_bench.simulate.processes import usable_cpus
+
+    return min(usable_cpus(), len(cases))
 
 
 def _is_readable(case: Case) -> bool:
-    return case.fleet is not None or case.engine is Engine.REFERENCE or needs_reference(case.setup.scheduler) is not None
+    return (
+        case.fleet is not None or case.engine is Engine.REFERENCE or needs_reference(case.setup.scheduler) is not None
+    )
 
 
 def _in_turn(cases: Sequence[Case]) -> Generator[tuple[int, Ran | Lost], None, None]:
@@ -194,6 +208,6 @@ def _simulate(case: Case, workload: Workload) -> tuple[Outcome, FleetFigures | N
 
 
 def _result(case: Case, ran: Ran | Lost) -> CaseResult:
-    if isinstance(ran, Lost):
-        return CaseResult(case=case, error=ran.reason, exit_code=WorldError.exit_code)
-    return CaseResult(case=case, **{each.name: getattr(ran, each.name) for each in fields(ran)})
+    if isinstance(ran, Ran):
+        return CaseResult(case=case, **{each.name: getattr(ran, each.name) for each in fields(ran)})
+    return CaseResult(case=case, error=ran.reason, exit_code=WorldError.exit_code)
