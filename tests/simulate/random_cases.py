@@ -6,11 +6,13 @@ is allowed; memory is often barely enough.
 
 from __future__ import annotations
 
+import math
 from array import array
 from dataclasses import dataclass
 from random import Random
 
 from inference_bench.metrics import Objective
+from inference_bench.simulate.kernel.pricing import NO_TABLE
 from inference_bench.simulate.settings import (
     AdmissionCheck,
     KvMemory,
@@ -19,7 +21,6 @@ from inference_bench.simulate.settings import (
     ServerSetup,
     WindowCache,
 )
-from inference_bench.simulate.kernel.pricing import NO_TABLE
 from inference_bench.simulate.step_time import Coefficients, StepTime, WindowWork
 from inference_bench.workload import ClosedLoop, OpenLoop, Requests, Workload
 
@@ -36,15 +37,19 @@ class Case:
     objective: Objective
 
 
-def random_case(policy: Policy, seed: int) -> Case:
+def seeded_case(policy: Policy, seed: int) -> Case:
     """The case of a seed."""
-    draw = Random(f"{policy}-{seed}")
+    return random_case(policy, Random(f"{policy}-{seed}"))
+
+
+def random_case(policy: Policy, draw: Random) -> Case:
+    """A case from these draws, of which small ones make a small case."""
     requests = random_requests(draw)
     limits = draw.sample(range(1, 60), draw.choice((0, 0, 0, 1, 2)))
     max_output = random_max_output(draw, requests)
     memory = random_memory(draw, policy, requests, limits, max_output)
     return Case(
-        Workload("random", requests, random_arrival(draw, len(requests)), seed),
+        Workload("random", requests, random_arrival(draw, len(requests))),
         ServerSetup(random_settings(draw, policy, max_output), memory),
         random_steps(draw, limits),
         Objective(draw.choice((0.5, 2.0, 20.0)), draw.choice((TICK_S, 2 * TICK_S, 1.0, draw.uniform(0.01, 1)))),
@@ -65,7 +70,7 @@ def random_arrival(draw: Random, count: int) -> OpenLoop | ClosedLoop:
         return ClosedLoop(draw.randint(1, count), count, draw.choice((0.0, 0.0, TICK_S, 2.0, draw.uniform(0, 3))))
     if kind == "poisson":
         rate = draw.choice((0.3, 2.0, 10.0))
-        gaps = [draw.expovariate(rate) for _ in range(count)]
+        gaps = [-math.log1p(-draw.random()) / rate for _ in range(count)]
     elif kind == "bursts":
         gaps = [draw.choice((0.0, 0.0, 0.0, 8 * TICK_S, 3.3)) for _ in range(count)]
     elif kind == "ticks":
@@ -92,16 +97,14 @@ def random_memory(draw: Random, policy: Policy, requests: Requests, limits: list
     if windows and draw.random() < 0.2:  # layers that keep so many, and none that computes so
         windows += (WindowCache(draw.randint(1, 60), 2),)
     state = draw.choice((0, 0, 5, 64))
-    per_position = draw.choice((0, 1, 3, 7)) if windows or state else draw.choice((1, 3, 7))
-    ample = KvMemory(1, per_position, draw.choice((1, 4, 16)), windows, state) if per_position or state else None
-    if ample is None:
-        ample = KvMemory(1, 1, draw.choice((1, 4, 16)), windows, state)
+    per_position = draw.choice((0, 1, 3, 7)) if state else draw.choice((1, 3, 7))
+    ample = KvMemory(1, per_position, draw.choice((1, 4, 16)), windows, state)
     kept_free = max_output if policy in (Policy.RESERVE, Policy.STATIC_MEMORY, Policy.DYNAMIC) else 0
     needs = [
         ample.sequence_bytes(prompt + (kept_free or output))
         for prompt, output in zip(requests.prompt_tokens, requests.output_tokens, strict=True)
     ]
-    room = draw.choice((0.97, 1.0, 1.02, 1.1, 1.3, 1.7, 2.5, 2.5, 4.0, 8.0, 1000.0))
+    room = draw.choice((0.97, 1.0, 1.02, 1.1, 1.3, 1.3, 1.7, 1.7, 2.0, 2.5, 4.0, 1000.0))
     budget = max(1, int(max(needs) * room) + draw.choice((0, 0, 1, 17)))
     return KvMemory(budget, ample.bytes_per_position, ample.block_size, windows, state)
 
@@ -114,7 +117,7 @@ def random_settings(draw: Random, policy: Policy, max_output: int) -> SchedulerS
         policy=policy,
         max_running=max_running,
         token_budget=budget if policy is Policy.CHUNKED or draw.random() < 0.1 else None,
-        admission_share=draw.choice((0.99, 0.99, 1.0, 0.9, 0.6)),
+        admission_share=draw.choice((0.99, 0.99, 1.0, 1.0, 0.9, 0.7)),
         max_output_tokens=max_output,
         max_batch=draw.choice((1, 2, 3, 4, 16)),
         dispatch_timeout_s=draw.choice((0.0, TICK_S, 2.0, 2.0, 50.0, draw.uniform(0, 5))),
@@ -125,7 +128,9 @@ def random_settings(draw: Random, policy: Policy, max_output: int) -> SchedulerS
 def random_steps(draw: Random, limits: list[int]) -> StepTime:
     """Steps of a tick or so: by the formula, or by a table."""
     windows = tuple(
-        WindowWork(limit, draw.choice((0.0, 3.0, 11.0)), draw.choice((0.0, 2.0))) for limit in limits if draw.random() < 0.8
+        WindowWork(limit, draw.choice((0.0, 3.0, 11.0)), draw.choice((0.0, 2.0)))
+        for limit in limits
+        if draw.random() < 0.8
     )
     if draw.random() < 0.15:
         windows += (WindowWork(draw.randint(1, 60), 5.0, 1.0),)
@@ -155,10 +160,15 @@ def random_coefficients(draw: Random) -> Coefficients:
 
 
 def random_table(draw: Random) -> tuple[float, ...]:
-    """A grid of decode times by (sequences, mean context) and one of prompt times by (new, cached) positions."""
-    values: list[float] = [draw.choice((0.0, 0.01, 0.2))]
+    """A grid of decode times by (sequences, mean context) and one of prompt times by (new, cached) positions, all growing."""
+    values = [draw.choice((0.0, 0.01, 0.2))]
     for rows, columns in ((draw.randint(1, 3), draw.randint(1, 3)), (draw.randint(1, 4), draw.randint(1, 2))):
-        values += [rows, columns]
-        values += sorted(draw.sample(range(1, 100), rows)) + sorted(draw.sample(range(1, 100), columns))
-        values += [draw.uniform(0.01, 0.5) for _ in range(rows * columns)]
+        values += [rows, columns, *growing_axis(draw, rows), *growing_axis(draw, columns)]
+        base = [draw.uniform(0.01, 0.1) for _ in range(rows)]
+        more = [draw.uniform(0.01, 0.1) for _ in range(columns)]
+        values += [sum(base[: row + 1]) + sum(more[: column + 1]) for row in range(rows) for column in range(columns)]
     return tuple(map(float, [len(values) + 1, *values]))
+
+
+def growing_axis(draw: Random, count: int) -> list[int]:
+    return [0, *sorted(draw.sample(range(1, 100), count - 1))]

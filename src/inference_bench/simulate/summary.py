@@ -169,12 +169,15 @@ def makespan_s(outcome: Outcome) -> float:
     """When the last token came.
 
     Unit:    seconds since the workload began
-    Raises:  RequestError where no request was answered
+    Raises:  RequestError where no request was answered, or all of it took no time
     """
     alive = _alive(outcome)
     if not alive:
         raise RequestError("no request was answered, so there is nothing to summarise")
-    return max(outcome.last_token_s) if isinstance(alive, range) else max(outcome.last_token_s[i] for i in alive)
+    end_s = max(outcome.last_token_s) if isinstance(alive, range) else max(outcome.last_token_s[i] for i in alive)
+    if end_s <= 0:
+        raise RequestError("every step takes no time, so there are no rates; give steps a time above 0")
+    return end_s
 
 
 def nominal_rate(workload: Workload) -> float | None:

@@ -7,9 +7,10 @@ Read next by: steps.
 
 from __future__ import annotations
 
-from inference_bench.simulate.kernel.decoders import join, sequence_bytes
+from inference_bench.simulate.kernel.decoders import blocks_of, join, sequence_bytes
 from inference_bench.simulate.kernel.state import (
     ADMISSION_LIMIT,
+    AFTER,
     ASKS_WHOLE,
     BLOCK,
     BUDGET,
@@ -84,7 +85,7 @@ def admit_chunks(s: State) -> None:
     request = first_waiting(s)
     if request == NONE or s.counter[RUNNING] >= s.counter[MAX_RUNNING]:
         return
-    used = bytes_after(s)
+    used = s.counter[AFTER]
     left = s.counter[BUDGET] - s.counter[DECODERS]
     reading = s.counter[FIRST_PREFILL]
     while reading != NONE:
@@ -98,6 +99,7 @@ def admit_chunks(s: State) -> None:
             s.counter[CULPRIT] = request
             return
         used += sequence_bytes(s, chunk)
+        s.counter[AFTER] = used
         take_first(s, request)
         left -= chunk
         request = first_waiting(s)
@@ -117,15 +119,17 @@ def held_bytes(s: State) -> int:
 
 def bytes_after(s: State) -> int:
     """What those running hold once the next step is done."""
-    state = s.counter[STATE_OF_SEQUENCE]
-    total = state * s.counter[RUNNING]
-    for each in range(s.counter[NUM_CLASSES]):
-        total += s.block_bytes[each] * s.blocks[each]
+    block, num_classes, blocks, others = s.counter[BLOCK], s.counter[NUM_CLASSES], s.blocks[0], 0
+    for each in range(1, num_classes):
+        others += s.block_bytes[each] * s.blocks[each]
     left = s.counter[BUDGET] - s.counter[DECODERS]
     reading = s.counter[FIRST_PREFILL]
     while reading != NONE and left > 0:
-        new = min(left, s.prompt[reading] + s.generated[reading] - s.filled[reading])
-        total += sequence_bytes(s, s.filled[reading] + new) - state
+        filled = s.filled[reading]
+        new = min(left, s.prompt[reading] + s.generated[reading] - filled)
+        blocks += (filled + new + block - 1) // block
+        for each in range(1, num_classes):
+            others += s.block_bytes[each] * blocks_of(min(filled + new, s.limit[each]), block)
         left -= new
         reading = s.after[reading]
-    return total
+    return s.counter[STATE_OF_SEQUENCE] * s.counter[RUNNING] + s.block_bytes[0] * blocks + others

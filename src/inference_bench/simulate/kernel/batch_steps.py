@@ -23,6 +23,7 @@ from inference_bench.simulate.kernel.state import (
     MAX_GAP,
     MAX_OUTPUT,
     MORE,
+    NEVER,
     NEVER_ADMITTED,
     NEXT,
     NOW,
@@ -64,7 +65,7 @@ def advance_batches(s: State, most_requests: int) -> int:
 def due_s(s: State) -> float:
     """When the oldest has waited enough."""
     if s.counter[HEAD] == s.counter[NEXT]:
-        return 1e300
+        return NEVER
     return s.arrival[s.counter[HEAD]] + s.clock[TIMEOUT]
 
 

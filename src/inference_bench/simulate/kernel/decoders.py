@@ -55,8 +55,8 @@ def blocks_of(positions: int, block: int) -> int:
 def sequence_bytes(s: State, positions: int) -> int:
     """What one sequence of so many cached positions takes: `settings.KvMemory.sequence_bytes`."""
     block = s.counter[BLOCK]
-    total = s.counter[STATE_OF_SEQUENCE]
-    for each in range(s.counter[NUM_CLASSES]):
+    total = s.counter[STATE_OF_SEQUENCE] + s.block_bytes[0] * ((positions + block - 1) // block)
+    for each in range(1, s.counter[NUM_CLASSES]):
         total += s.block_bytes[each] * blocks_of(min(positions, s.limit[each]), block)
     return total
 
@@ -198,6 +198,8 @@ def give_way(s: State) -> int:
     request = s.counter[NEWEST]
     if s.counter[RUNNING] == 1:
         s.counter[CULPRIT] = request
+        if s.phase[request] == IS_DECODING:
+            s.generated[request] = s.offset[request] + s.counter[STEP]
         return LONE
     if s.phase[request] == IS_DECODING:
         stop_decoding(s, request)

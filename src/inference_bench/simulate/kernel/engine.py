@@ -131,8 +131,10 @@ def _classes(setup: ServerSetup, step_time: StepTime) -> list[tuple[int, int, fl
     for window in memory.windows:
         kept[window.max_positions] += window.bytes_per_position * memory.block_size
     found = [(_EVERYTHING >> 2, memory.bytes_per_position * memory.block_size, 0.0, 0.0)]
-    for work in step_time.windows:
-        found.append((work.max_positions, kept.pop(work.max_positions, 0), work.read_bytes, work.flops_per_pair))
+    found += [
+        (work.max_positions, kept.pop(work.max_positions, 0), work.read_bytes, work.flops_per_pair)
+        for work in step_time.windows
+    ]
     return found + [(positions, num_bytes, 0.0, 0.0) for positions, num_bytes in kept.items()]
 
 

@@ -64,7 +64,8 @@ def constant_bytes(coefficients: Sequence[float], positions: int, sequences: int
     """Bytes of a step that do not depend on how long the contexts are."""
     total = coefficients[WEIGHT_BYTES] + coefficients[WRITE_BYTES] * positions + coefficients[STATE_BYTES] * sequences
     if coefficients[EXPERT_BYTES] > 0.0:
-        total += coefficients[EXPERT_BYTES] * (1.0 - coefficients[EXPERT_MISS] ** positions)
+        # a float exponent: compiled, a whole one would be multiplied out and differ in the last bit
+        total += coefficients[EXPERT_BYTES] * (1.0 - coefficients[EXPERT_MISS] ** float(positions))
     return total
 
 

@@ -11,6 +11,7 @@ ends at and its place within a block.
 
 from __future__ import annotations
 
+import math
 from collections.abc import MutableSequence, Sequence
 from typing import Final, NamedTuple
 
@@ -59,7 +60,8 @@ BLOCKS_HERE: Final = 38  # scratch: cached positions and pairs of the chain
 MAX_BATCH: Final = 39
 PADS: Final = 40
 CHECKS_MEMORY: Final = 41
-NUM_COUNTERS: Final = 42
+AFTER: Final = 42  # bytes once the step being planned is done
+NUM_COUNTERS: Final = 43
 ASKS_WHOLE: Final = 2  # BY_CHUNK
 
 # clocks (State.clock)
@@ -77,6 +79,7 @@ MORE: Final = 1
 NEVER_ADMITTED: Final = 2
 LONE: Final = 3
 
+NEVER: Final = math.inf
 NONE: Final = -1
 IS_WAITING: Final = 0
 IS_READING: Final = 1

@@ -26,6 +26,7 @@ from inference_bench.simulate.kernel.pricing import (
     step_seconds,
 )
 from inference_bench.simulate.kernel.state import (
+    AFTER,
     BLOCK,
     BUDGET,
     BUSY,
@@ -42,6 +43,7 @@ from inference_bench.simulate.kernel.state import (
     MAX_RUNNING,
     MEMORY,
     MORE,
+    NEVER,
     NEVER_ADMITTED,
     NEXT,
     NONE,
@@ -103,7 +105,8 @@ def plan(s: State) -> int:
     while True:
         if not by_chunk:
             admit(s)
-        if s.counter[RUNNING] == 0 or bytes_after(s) <= s.counter[MEMORY]:
+        s.counter[AFTER] = bytes_after(s)
+        if s.counter[RUNNING] == 0 or s.counter[AFTER] <= s.counter[MEMORY]:
             break
         stopped = give_way(s)
         if stopped != 0:
@@ -296,12 +299,12 @@ def decode(s: State) -> None:
 def stretch_end(s: State) -> float:
     """When the next comes to an empty queue with room to run."""
     is_watching = num_waiting(s) == 0 and s.counter[RUNNING] < s.counter[MAX_RUNNING]
-    return s.arrival[s.counter[NEXT]] if is_watching and s.counter[NEXT] < s.counter[RELEASED] else 1e300
+    return s.arrival[s.counter[NEXT]] if is_watching and s.counter[NEXT] < s.counter[RELEASED] else NEVER
 
 
 def add_point(s: State) -> None:
     """The timeline, thinned out whenever it is full; and the most the cache ever held."""
-    used = bytes_after(s)
+    used = s.counter[AFTER]
     s.counter[PEAK] = max(s.counter[PEAK], used)
     if s.counter[SEEN_POINTS] % s.counter[STRIDE] == 0:
         place = s.counter[NUM_POINTS]
