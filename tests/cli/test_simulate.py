@@ -263,6 +263,7 @@ def test_what_a_file_is_called_cannot_move_the_cursor(simulate: Command, tmp_pat
         ("--policy", "chunked", "--count", "30"),
         ("--policy", "vllm,sglang,llama.cpp", "--count", "30", "--seeds", "2"),
         ("--policy", "vllm", "--prefix-cache", "--shared-prefix", "1k", "--count", "30"),
+        ("--policy", "vllm", "--prefix-cache", "--samples", "4", "--rate", "0.2", "--count", "30"),
         ("--policy", "chunked", "--count", "30", "--replicas", "2", "--disaggregate", "1"),
         ("--model", "gemma-3-27b", "--on", "h100", "--devices", "2", "--rate", "1", "--count", "30"),
         ("--concurrency", "4", "--policy", "static,chunked", "--count", "30"),

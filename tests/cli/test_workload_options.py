@@ -91,6 +91,16 @@ def test_a_rate_of_conversations_is_the_rate_of_their_turns() -> None:
     assert "10 s apart" in schedule(asked("--rate 4 --turns 2")).process
 
 
+def test_samples_count_in_the_rate_and_in_the_number_of_requests() -> None:
+    workload = asked("--rate 4 --count 400 --samples 4 --prompt-tokens 10 --output-tokens uniform:5:500")
+    assert (len(workload), workload.name, schedule(workload).nominal_rate) == (400, "samples", 4.0)
+    assert len(set(schedule(workload).times_s)) == 100
+    assert len(set(workload.requests.output_tokens)) > 100
+    assert set(asked("--rate 4 --samples 2 --shared-prefix 7 --prompt-tokens 10").requests.prompt_tokens) == {17}
+    assert asked("--rate 0.25 --samples 1") == reference_workload(0.25)
+    assert asked("--rate 4 --turns 2 --samples 1") == asked("--rate 4 --turns 2")
+
+
 def test_a_concurrency_is_a_closed_loop_over_the_same_requests() -> None:
     workload = asked("--concurrency 3 --count 5 --prompt-tokens uniform:5:9 --output-tokens 7")
     assert (workload.name, workload.arrival) == ("closed loop", ClosedLoop(3, 5))
@@ -143,6 +153,11 @@ def test_text_without_times_or_counts_is_given_both(tmp_path: Path) -> None:
         ("--rate 1 --output-tokens 0", "at least 1"),
         ("--rate 1 --turns 0", "number of turns is 0"),
         ("--rate 1 --turns 2:3:4", "write N or N:THINK"),
+        ("--rate 1 --samples 0", "number of samples is 0"),
+        ("--rate 1 --samples 2000", "number of samples is 2000"),
+        ("--rate 1 --samples 2 --turns 2", "a turn follows one answer, so turns have no samples"),
+        ("--concurrency 2 --samples 2", "samples of a prompt are sent together, and a closed loop sends when"),
+        ("--trace none.csv --samples 2", "samples cannot be given here: a trace brings its own requests"),
         ("--rate 1 --shared-prefix 0", "shared prefix in tokens is 0"),
         ("--rate 1 --shared-prefix 1:2:3:4", "write T, T:GROUPS or T:GROUPS:ZIPF"),
         ("--rate 1 --shared-prefix 1:2:x", "Zipf exponent is 'x'"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from random import Random
 
 from inference_bench.simulate.kv_blocks import BlockAccount
@@ -23,20 +22,22 @@ class BlockMachine:
         self._size = block_size
         self._draws = draws
         self._held: dict[tuple[int, int], Token] = {}
-        self._common: dict[int, list[Token]] = {}  # by request, what it has from the one it was forked from
         self._swapped: list[Sequence] = []
+        self._gave_way: list[Sequence] = []
         self._next = 0
 
     def act(self) -> None:
-        """Something happens: a start, a fork, an end, a step; then every sequence reads back all it has."""
-        match self._draws.randrange(9):
+        """Something happens: a start, a sample, a return, an end, a step; then every sequence reads back all it has."""
+        match self._draws.randrange(12):
             case 0 | 1:
                 self._start(self._new_sequence())
             case 2 if self._swapped:
                 self._start(self._swapped[-1])
-            case 3 if self.running:
-                self._fork(self._draws.choice(self.running))
-            case 4 if self.running:
+            case 3 | 4 if any(each.content for each in self.running):
+                self._start(self._new_sample(self._draws.choice([each for each in self.running if each.content])))
+            case 5 if self._gave_way:
+                self._start(self._gave_way[-1])
+            case 6 if self.running:
                 self._end(self._draws.choice(self.running))
             case _:
                 self._step()
@@ -56,15 +57,33 @@ class BlockMachine:
     def _new_sequence(self) -> Sequence:
         draws, index = self._draws, self._next
         self._next += 1
+        salt = (draws.randrange(2), 0)
         content = tuple(Segment(draws.randrange(3), draws.randint(1, 6)) for _ in range(draws.randint(0, 3)))
+        talks = [each for each in (*self.running, *self._gave_way) if each.answer_content is not None and each.content]
+        if talks and draws.random() < 0.3:
+            before = draws.choice(talks)
+            content = (*before.content, Segment(before.answer_content or 0, before.generated + 1))
+            salt = before.salt
         length = sum(each.num_tokens for each in content) or draws.randint(1, 9)
-        answer, salt = draws.choice([None, 0, 1, 50 + index]), (draws.randrange(2), 0)
-        return Sequence(index, 0.0, length, content=content, answer_content=answer, salt=salt)
+        answer = draws.choice([None, 0, 1, 50 + index])
+        first = index if content else None
+        return Sequence(index, 0.0, length, content=content, answer_content=answer, salt=salt, sample_of=first)
+
+    def _new_sample(self, of: Sequence) -> Sequence:
+        index, self._next = self._next, self._next + 1
+        answer = self._draws.choice([None, 0, 60 + index])
+        return Sequence(
+            index,
+            0.0,
+            of.prompt_tokens,
+            content=of.content,
+            answer_content=answer,
+            salt=of.salt,
+            sample_of=of.sample_of,
+        )
 
     def _tokens(self, each: Sequence) -> list[Token]:
-        common = self._common.get(each.index, [])
-        own = tokens_of(each, each.known_tokens - max(len(common), each.prompt_tokens))
-        return common + own[each.prompt_tokens :] if common else own
+        return tokens_of(each, each.generated)
 
     def _places(self, each: Sequence, start: int, stop: int) -> list[tuple[int, int]]:
         blocks = self.account.blocks_of(each)
@@ -86,6 +105,8 @@ class BlockMachine:
                     self._held[target, at] = self._held[source, at]
 
     def _start(self, each: Sequence) -> None:
+        if self.account.should_wait(each) and self._draws.random() < 0.5:
+            return
         needed = self.account.bytes_to_hold(each, each.known_tokens)
         if self.account.held_bytes(self.running) + needed > self.budget:
             return
@@ -96,21 +117,13 @@ class BlockMachine:
             each.is_swapped = False
             self._write(each, 0, each.filled)
         else:
+            if each in self._gave_way:
+                self._gave_way.remove(each)
             self.account.admit(each)
             assert each.filled < each.known_tokens
         self.running.append(each)
         assert each.filled == positions
         assert self.account.held_bytes(self.running) <= before + needed
-
-    def _fork(self, parent: Sequence) -> None:
-        child = replace(parent, index=self._next, answer_content=self._draws.choice([None, 60 + self._next]))
-        self._next += 1
-        child.generated = max(0, parent.filled - parent.prompt_tokens)
-        self._common[child.index] = self._tokens(parent)[: max(parent.filled, parent.prompt_tokens)]
-        self.account.fork(parent, child)
-        self.running.append(child)
-        if child.owed == 0:
-            child.generated += 1
 
     def _end(self, each: Sequence) -> None:
         self.running.remove(each)
@@ -118,8 +131,11 @@ class BlockMachine:
             self.account.swap_out(each)
             each.is_swapped = True
             self._swapped.append(each)
-        else:
-            self.account.release(each)
+            return
+        self.account.release(each)
+        if self._draws.random() < 0.5:
+            each.filled = 0
+            self._gave_way.append(each)
 
     def _step(self) -> None:
         grants = [Grant(each, self._draws.randint(0, each.owed + 2 * (each.owed == 1))) for each in self.running]

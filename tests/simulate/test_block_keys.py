@@ -79,17 +79,3 @@ def test_python_hashes_that_collide_do_not_matter() -> None:
     assert hash(-1) == hash(-2)  # so are those of the pieces that hold them
     numbers = BlockKeys()
     assert numbers.number(0, ((-1, 0, 4),)) != numbers.number(0, ((-2, 0, 4),))
-
-
-def test_a_forked_chain_has_what_is_filled_in_common_and_then_its_own_answer() -> None:
-    numbers = BlockKeys()
-    parent = sequence(0, (5, 6), answer=7)
-    chain = BlockChain.of(parent, numbers, 4)
-    child = chain.fork(10, parent.prompt_tokens, 8)
-    assert child.upto(20)[:2] == chain.upto(20)[:2]
-    assert not set(child.upto(20)[2:]) & set(chain.upto(20)[2:])
-    assert child.upto(20) == BlockChain.of(sequence(1, (5, 6), (7, 4), (8, 10)), numbers, 4).upto(20)
-    within_the_prompt = chain.fork(2, parent.prompt_tokens, 8)
-    at_the_end_of_the_prompt = chain.fork(6, parent.prompt_tokens, 8)
-    assert within_the_prompt.upto(12) == at_the_end_of_the_prompt.upto(12)
-    assert at_the_end_of_the_prompt.upto(12) == BlockChain.of(sequence(1, (5, 6), (8, 6)), numbers, 4).upto(12)

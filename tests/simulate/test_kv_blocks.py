@@ -183,16 +183,27 @@ def test_a_sequence_back_from_host_memory_copies_what_is_no_longer_cached() -> N
     assert (swapped.filled, len(account.blocks_of(swapped))) == (10, 3)
 
 
-def test_children_share_all_blocks_until_one_writes() -> None:
+def sample(index: int, first: int, num_tokens: int = 10) -> Sequence:
+    """One of several answers to the same prompt."""
+    return sequence(index, (0, num_tokens), sample_of=first)
+
+
+def read_prompt(account: BlockAccount, each: Sequence) -> None:
+    account.admit(each)
+    read(account, each, each.owed)
+    each.generated = 1
+
+
+def test_samples_share_all_blocks_of_their_prompt_until_one_writes() -> None:
     account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
-    parent, *children = (sequence(index, (0, 10)) for index in range(4))
-    account.admit(parent)
-    read(account, parent, 10)
+    parent, *children = (sample(index, 0) for index in range(4))
+    read_prompt(account, parent)
     for child in children:
-        account.fork(parent, child)
+        assert account.bytes_to_hold(child, 10) == 4  # a copy of the third block
+        assert account.cached_positions(child) == 9
+        account.admit(child)
     family = [parent, *children]
-    for each in family:
-        each.generated = 1
+    assert [each.filled for each in family] == [10, 9, 9, 9]
     assert {account.blocks_of(each) for each in family} == {account.blocks_of(parent)}
     assert account.held_bytes(family) == 3 * 4
     grants = [Grant(each, 1) for each in family]
@@ -207,17 +218,102 @@ def test_children_share_all_blocks_until_one_writes() -> None:
     assert account.pool.num_used == 0
 
 
-def test_only_what_runs_can_be_shared() -> None:
+@pytest.mark.parametrize(
+    ("prompt_tokens", "num_blocks", "copies"),
+    [
+        (8, 1 + 3 + 1, 2),  # the last block is the prompt's alone: each sample copies it, the parent starts another
+        (9, 2 + 3, 0),  # the last position stands alone in a block, and everybody has its own
+        (10, 2 + 3, 2),  # the parent and the first sample copy, the second is the last who reads the original
+    ],
+)
+def test_a_parent_and_two_samples_copy_no_more_than_they_write(
+    prompt_tokens: int, num_blocks: int, copies: int
+) -> None:
     account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
-    with pytest.raises(RequestError, match="request 0 is not running"):
-        account.fork(sequence(0, (0, 10)), sequence(1, (0, 10)))
-    parent = sequence(2, (0, 10))
+    family = [sample(index, 0, prompt_tokens) for index in range(3)]
+    read_prompt(account, family[0])
+    for child in family[1:]:
+        account.admit(child)
+    account.commit([Grant(each, 1) for each in family])
+    assert (account.pool.num_used, account.pool.copies) == (num_blocks, copies)
+
+
+def test_a_sample_waits_while_another_reads_and_reads_itself_where_nobody_does() -> None:
+    account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
+    parent, child, stranger = sample(0, 0), sample(1, 0), sequence(2, (0, 10))
+    assert not account.should_wait(child)
     account.admit(parent)
-    read(account, parent, 10)
+    read(account, parent, 9)
+    assert account.should_wait(child)
+    assert not account.should_wait(stranger)
+    assert account.cached_positions(child) == 8
+    read(account, parent, 1)
+    parent.generated = 1
+    assert not account.should_wait(child)
+    assert (account.cached_positions(child), account.cached_positions(stranger)) == (9, 8)
     account.swap_out(parent)
     parent.is_swapped = True
-    with pytest.raises(RequestError, match="request 2 is not running"):
-        account.fork(parent, sequence(3, (0, 10)))
+    assert (account.should_wait(child), account.cached_positions(child)) == (False, 8)
+    account.swap_in(parent)
+    parent.is_swapped = False
+    assert account.cached_positions(child) == 9
+    account.release(parent)
+    assert (account.should_wait(child), account.cached_positions(child)) == (False, 8)
+
+
+def test_a_block_that_its_last_reader_overwrites_is_no_longer_found_as_what_it_was() -> None:
+    account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
+    parent, child = sequence(0, (0, 10), sample_of=0, answer_content=5), sample(1, 0)
+    read_prompt(account, parent)
+    for _ in range(2):
+        read(account, parent, 1)
+        parent.generated += 1
+    account.admit(child)  # the third block is full: two tokens of the prompt, two of the parent's answer
+    account.release(parent)
+    follow_up = sequence(2, (0, 10), (5, 3))
+    assert account.cached_positions(follow_up) == 12
+    assert account.bytes_after([Grant(child, 1)]) == 3 * 4
+    account.commit([Grant(child, 1)])
+    assert (account.pool.num_used, account.pool.copies) == (3, 0)
+    assert account.cached_positions(follow_up) == 8
+
+
+def test_what_a_sample_writes_behind_its_prompt_is_found_as_its_own() -> None:
+    account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
+    parent, child = sample(0, 0), sequence(1, (0, 10), sample_of=0, answer_content=6)
+    read_prompt(account, parent)
+    account.admit(child)
+    for _ in range(3):
+        read(account, child, 1)
+        child.generated += 1
+    follow_up = sequence(2, (0, 10), (6, 3))
+    assert account.cached_positions(follow_up) == 12
+    account.release(child)
+    assert account.cached_positions(child) == 12  # more than the nine positions it would share
+    assert account.bytes_to_hold(child, 13) == (4 - 2) * 4  # only the prompt's whole blocks are held by others
+
+
+def test_a_sample_back_from_host_memory_does_not_wait_for_another() -> None:
+    account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
+    swapped, other = sample(0, 0), sample(1, 0)
+    read_prompt(account, swapped)
+    account.swap_out(swapped)
+    swapped.is_swapped = True
+    account.admit(other)
+    assert not account.should_wait(swapped)
+    assert account.should_wait(sample(2, 0))
+
+
+def test_a_sample_that_gives_way_before_it_has_written_leaves_the_block_to_its_parent() -> None:
+    account = BlockAccount(KvMemory.of_blocks(10, 4, 1))
+    parent, child = sample(0, 0), sample(1, 0)
+    read_prompt(account, parent)
+    before = account.blocks_of(parent)
+    account.admit(child)
+    account.release(child)
+    child.filled = 0
+    read(account, parent, 1)
+    assert (account.blocks_of(parent), account.pool.copies, account.pool.num_used) == (before, 0, 3)
 
 
 @pytest.mark.parametrize(
@@ -233,7 +329,7 @@ def test_memory_that_cannot_be_shared_is_refused(memory: KvMemory, message: str)
         BlockAccount(memory)
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=500)
 @given(st.integers(3, 25), st.integers(1, 5), st.integers(0, 10**9))
 def test_every_sequence_reads_back_what_it_wrote_whoever_shares_its_blocks(
     num_blocks: int, block_size: int, seed: int

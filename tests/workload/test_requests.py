@@ -40,7 +40,7 @@ def test_the_first_impossible_length_is_named(prompts: array[int], outputs: arra
         Requests(prompts, outputs)
 
 
-@pytest.mark.parametrize("name", ["output_tokens", "prompts", "answers", "priority", "tenant", "adapter"])
+@pytest.mark.parametrize("name", ["output_tokens", "prompts", "answers", "priority", "tenant", "adapter", "sample_of"])
 def test_a_column_of_another_length_is_refused(name: str) -> None:
     short = ((Segment(0, 1),),) if name == "prompts" else columns(1)
     with pytest.raises(RequestError, match=f"{name} has 1 values for 2 requests"):
@@ -52,6 +52,25 @@ def test_segments_add_up_to_their_prompt() -> None:
     assert Requests(columns(10, 4), columns(1, 1), prompts).prompts == prompts
     with pytest.raises(RequestError, match="segments of request 1 hold 4 tokens, and its prompt has 5"):
         Requests(columns(10, 5), columns(1, 1), prompts)
+
+
+@pytest.mark.parametrize("first", [columns(0, 2, 2), columns(0, 0, 1), columns(-1, 0, 0), columns(0, 1, 3)])
+def test_samples_are_of_an_earlier_request_that_is_none_of_another(first: array[int]) -> None:
+    prompts = ((Segment(0, 4),),) * 3
+    with pytest.raises(RequestError, match="it must be one of its own, or of an earlier one"):
+        Requests(columns(4, 4, 4), columns(1, 2, 3), prompts, sample_of=first)
+
+
+def test_samples_answer_the_same_prompt_of_the_same_tenant_and_adapter() -> None:
+    lengths, first = columns(4, 4), columns(0, 0)
+    same, other = ((Segment(0, 4),),) * 2, ((Segment(0, 4),), (Segment(1, 4),))
+    kept = Requests(lengths, columns(1, 2), same, priority=columns(1, 2), sample_of=first)
+    assert kept.sample_of == first
+    with pytest.raises(RequestError, match="no prompt says what it holds"):
+        Requests(lengths, columns(1, 2), sample_of=first)
+    for differing in ({"prompts": other}, {"tenant": columns(0, 1)}, {"adapter": columns(0, 1)}):
+        with pytest.raises(RequestError, match="request 1 is a sample of request 0, and their prompts, tenants or"):
+            Requests(lengths, columns(1, 2), **{"prompts": same, **differing}, sample_of=first)
 
 
 def test_a_segment_without_a_token_is_refused() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections import Counter
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -25,6 +26,7 @@ from inference_bench.workload import (
     UniformLengths,
     Workload,
     closed_loop,
+    generate,
     generate_conversations,
     generate_shared,
     leading_block_hits,
@@ -63,6 +65,49 @@ def test_the_draws_come_in_the_order_gap_prompt_output_group() -> None:
         assert prompt[1].num_tokens == rng.randint(5, 9)
         assert workload.requests.output_tokens[index] == rng.randint(1, 3)
         assert prompt[0].content == math.floor(rng.random() * 3)
+
+
+def test_samples_are_sent_together_with_one_prompt_and_outputs_of_their_own() -> None:
+    workload = generate_shared(
+        Poisson(2.0), UniformLengths(5, 9), UniformLengths(1, 1000), 50, 5, prefix=SharedPrefix(7, 3), samples=4
+    )
+    requests, rng, now_s = workload.requests, Random(5), 0.0
+    assert isinstance(workload.arrival, OpenLoop)
+    assert requests.prompts is not None
+    assert requests.sample_of is not None
+    for first in range(0, 50, 4):
+        members = range(first, min(first + 4, 50))
+        now_s += rng.expovariate(2.0)
+        length, outputs, group = rng.randint(5, 9), [rng.randint(1, 1000)], math.floor(rng.random() * 3)
+        outputs += [rng.randint(1, 1000) for _ in members[1:]]
+        assert [requests.output_tokens[index] for index in members] == outputs
+        for index in members:
+            assert workload.arrival.times_s[index] == now_s
+            assert requests.prompts[index] == requests.prompts[first]
+            assert [segment.num_tokens for segment in requests.prompts[index]] == [7, length]
+            assert requests.prompts[index][0].content == group
+            assert requests.sample_of[index] == first
+    assert len(requests) == 50
+    assert len({*(requests.answers or ())}) == 50
+    assert workload.arrival.nominal_rate == 8.0
+    assert "prompts of 4 samples" in workload.arrival.process
+    assert "sent together" in workload.notes[0]
+
+
+def test_one_sample_draws_as_if_there_were_none() -> None:
+    lengths = UniformLengths(5, 9), UniformLengths(1, 3)
+    one, plain = generate_shared(Poisson(2.0), *lengths, 50, 5), generate(Poisson(2.0), *lengths, 50, 5)
+    assert replace(one.requests, prompts=None, answers=None) == plain.requests
+    assert (one.arrival, one.notes) == (plain.arrival, plain.notes)
+    prefix = SharedPrefix(7, 3)
+    assert generate_shared(Poisson(2.0), *lengths, 50, 5, prefix=prefix) == generate_shared(
+        Poisson(2.0), *lengths, 50, 5, prefix=prefix, samples=1
+    )
+
+
+def test_all_samples_but_the_first_find_the_whole_prompt() -> None:
+    hits = leading_block_hits(generate_shared(Poisson(1.0), Fixed(5), Fixed(3), 100, samples=4))
+    assert (hits.num_hits, hits.num_segments) == (75, 100)
 
 
 def test_groups_follow_zipf() -> None:
@@ -155,6 +200,7 @@ def test_prefixes_and_turns_are_whole_numbers_above_zero(value: Any) -> None:
         lambda: SharedPrefix(value),
         lambda: SharedPrefix(10, value),
         lambda: generate_shared(Poisson(1.0), Fixed(1), Fixed(1), value, prefix=SharedPrefix(1)),
+        lambda: generate_shared(Poisson(1.0), Fixed(1), Fixed(1), 1, samples=value),
         lambda: generate_conversations(Poisson(1.0), Fixed(1), Fixed(1), value, num_turns=1, think_s=0.0),
         lambda: generate_conversations(Poisson(1.0), Fixed(1), Fixed(1), 1, num_turns=value, think_s=0.0),
     ):

@@ -35,7 +35,7 @@ from inference_bench.units import parse_count, parse_fraction, parse_tokens
 # what the log says itself, and what is not simulated beside one
 _NOT_BESIDE: Final = (
     *("requests", "rate", "arrivals", "prompt_tokens", "output_tokens", "max_output_tokens", "shared_prefix", "turns"),
-    *("trace", "trace_format", "trace_columns", "trace_fix", "time_scale", "concurrency"),
+    *("samples", "trace", "trace_format", "trace_columns", "trace_fix", "time_scale", "concurrency"),
     *("policy", "max_batch", "dispatch_timeout", "preemption", "order", "speculate"),
     *("kv_memory", "block_size", "overhead", "usd_per_hour", "records", "workers"),
     *FLEET_NAMES,

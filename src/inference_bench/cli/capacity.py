@@ -9,7 +9,7 @@ from typing import Final
 
 from inference_bench.cli.given import choice, number, refuse
 from inference_bench.cli.output import ProgressLine, print_json
-from inference_bench.cli.server_choice import fleet_from, served_from
+from inference_bench.cli.server_choice import fleet_from, say_that_it_compiles, served_from
 from inference_bench.cli.server_options import PRIMARY_SCHEDULER
 from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
         names = ", ".join(each.name for each in served.contenders)
         raise RequestError(f"the capacity of one scheduler is looked for at a time; {names} are named")
     progress = ProgressLine()
+    if _engine(options) is Engine.COMPILED:
+        say_that_it_compiles(progress)
     try:
         if options.replay:
             return _replay(options, workload, served, progress)

@@ -14,6 +14,7 @@ from typing import Final, TypeVar
 
 from inference_bench.cli.given import choice, number, refuse
 from inference_bench.cli.machine import machine_named
+from inference_bench.cli.output import ProgressLine
 from inference_bench.cli.server_options import DEFAULT_PROFILE, FLEET_NAMES
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
@@ -265,3 +266,11 @@ def _failure(text: str) -> Failure:
         raise RequestError(f"the failure {text[:60]!r} is not understood; write for example 0@60s:30s")
     down_s = parse_seconds(down, "time down") if down else float("inf")
     return Failure(parse_count(replica, "replica"), parse_seconds(at, "time of a failure"), down_s)
+
+
+def say_that_it_compiles(progress: ProgressLine) -> None:
+    """The compiled simulator makes one wait, the first time."""
+    from inference_bench.simulate.kernel.compiled import is_ready
+
+    if not is_ready():
+        progress("compiling the simulator's loop, this once: about half a minute")

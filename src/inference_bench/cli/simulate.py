@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from inference_bench.cli.given import choice
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.output import ProgressLine, print_json
-from inference_bench.cli.server_choice import described_changes, fleet_from, served_from
+from inference_bench.cli.server_choice import described_changes, fleet_from, say_that_it_compiles, served_from
 from inference_bench.cli.server_options import DEFAULT_PROFILE, PRIMARY_SCHEDULER
 from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
@@ -123,7 +123,16 @@ def engine_from(options: argparse.Namespace) -> Engine:
 
 
 def _run(study: Study, options: argparse.Namespace) -> StudyReport:
-    progress, ended = ProgressLine(), 0
+    progress, ended, shown = ProgressLine(), 0, ""
+    if study.engine is Engine.COMPILED:
+        say_that_it_compiles(progress)
+
+    def going(done: int, of: int) -> None:
+        nonlocal shown
+        text = f"run {ended + 1} of {study.num_runs}: {done / of:.0%} of its requests"
+        if text != shown:
+            progress(text)
+            shown = text
 
     def said(result: CaseResult) -> None:
         nonlocal ended
@@ -134,7 +143,7 @@ def _run(study: Study, options: argparse.Namespace) -> StudyReport:
     keeps = options.records is not None or (options.chart is not None and len(study.draws) == 1)
     try:
         backend = choice(Backend, options.backend, "backend")
-        return run_study(study, workers, said, keeps_outcome=keeps, backend=backend)
+        return run_study(study, workers, said, keeps_outcome=keeps, backend=backend, progress=going)
     finally:
         progress.done()
 

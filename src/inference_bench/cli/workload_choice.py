@@ -37,7 +37,7 @@ from inference_bench.workload import (
     with_arrivals,
 )
 
-_NOT_BESIDE_A_TRACE: Final = ("prompt_tokens", "output_tokens", "shared_prefix", "turns")
+_NOT_BESIDE_A_TRACE: Final = ("prompt_tokens", "output_tokens", "shared_prefix", "turns", "samples")
 
 
 def build_workload(options: argparse.Namespace, defaults: Mapping[str, str]) -> Workload:
@@ -113,7 +113,8 @@ def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_clos
     output = parse_lengths(given["output_tokens"], "output tokens")
     count = parse_count(given["requests"], "requests")
     num_turns, think_s = _turns(options.turns)
-    arrivals = Constant(1.0) if is_closed else _arrivals(options, num_turns)
+    samples = _samples(options, is_closed)
+    arrivals = Constant(1.0) if is_closed else _arrivals(options, num_turns * samples)
     prefix = _prefix(options.shared_prefix)
     limit, seed = output.longest, options.seed
     if options.turns is not None:
@@ -128,16 +129,33 @@ def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_clos
             prefix=prefix,
             max_output_tokens=limit,
         )
-    if prefix is not None:
-        return generate_shared(arrivals, prompt, output, count, seed, prefix=prefix, max_output_tokens=limit)
+    if prefix is not None or samples > 1:
+        name = "samples" if prefix is None else "shared prefixes"
+        return generate_shared(
+            arrivals, prompt, output, count, seed, prefix=prefix, samples=samples, name=name, max_output_tokens=limit
+        )
     name = "reference" if (prompt, output) == (REFERENCE_PROMPT, REFERENCE_OUTPUT) else "generated"
     return generate(arrivals, prompt, output, count, seed, name=name, max_output_tokens=limit)
 
 
-def _arrivals(options: argparse.Namespace, num_turns: int) -> Arrivals:
+def _arrivals(options: argparse.Namespace, num_together: int) -> Arrivals:
     if options.rate is None:
         raise RequestError("nothing says how often requests are sent; give a rate, or a trace")
-    return parse_arrivals(options.arrivals or "poisson", number(options.rate, "rate") / num_turns)
+    return parse_arrivals(options.arrivals or "poisson", number(options.rate, "rate") / num_together)
+
+
+def _samples(options: argparse.Namespace, is_closed: bool) -> int:
+    """How often each prompt is answered; once where nothing is said."""
+    samples = 1 if options.samples is None else parse_count(options.samples, "samples")
+    if samples < 1:
+        raise RequestError(f"the number of samples is {samples}; it must be a whole number of at least 1")
+    if samples != 1 and is_closed:
+        raise RequestError(
+            "samples of a prompt are sent together, and a closed loop sends when an answer is there; give a rate"
+        )
+    if samples != 1 and options.turns is not None:
+        raise RequestError("a turn follows one answer, so turns have no samples; ask for one of them")
+    return samples
 
 
 def _prefix(text: str | None) -> SharedPrefix | None:

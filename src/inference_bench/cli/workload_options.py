@@ -53,6 +53,11 @@ _OPTIONS: Final = (
         "N[:THINK]",
         f"conversations of N turns, each holding the ones before, THINK apart on average; default {DEFAULT_THINK_S:g}s",
     ),
+    (
+        "--samples",
+        "N",
+        "N answers to each prompt, asked for together; they count as N requests, in the number of requests and in the rate",
+    ),
     ("--trace", "FILE", "replay recorded requests (docs/workloads.md)"),
     ("--trace-format", "NAME", f"{_TRACES}; default: seen from its content"),
     ("--trace-columns", "MAP", "names of its columns, such as time_ms=t,prompt=in,output=out"),

@@ -52,4 +52,5 @@ def sequence_of(workload: Workload, index: int, arrival_s: float) -> Sequence:
             asked.tenant[index] if asked.tenant is not None else 0,
             asked.adapter[index] if asked.adapter is not None else 0,
         ),
+        sample_of=asked.sample_of[index] if asked.sample_of is not None else None,
     )

@@ -18,7 +18,7 @@ from itertools import pairwise
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
-from inference_bench.simulate.outcome import Outcome, TimelineLog
+from inference_bench.simulate.outcome import Outcome, Progress, TimelineLog
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.server import REFERENCE, ArrivalQueue, pooled_gaps
 from inference_bench.simulate.settings import Policy, ServerSetup
@@ -39,7 +39,7 @@ class BatchServer:
         self.num_steps = self.num_ended = self.peak_bytes = 0
         self._workload, self._setup, self._step_time = workload, setup, step_time
 
-    def run(self) -> None:
+    def run(self, progress: Progress | None = None) -> None:
         """All requests to their end.
 
         Raises:  RequestError naming a request that no batch can hold
@@ -50,6 +50,8 @@ class BatchServer:
             if batch:
                 del self.waiting[: len(batch)]
                 self._serve(batch)
+                if progress is not None:
+                    progress(self.num_ended, len(self.journeys))
             else:
                 self._pass_time()
 
@@ -130,13 +132,19 @@ class BatchServer:
                 self.arrivals.free_user(self.now_s)
 
 
-def simulate_batches(workload: Workload, setup: ServerSetup, step_time: StepTime, objective: Objective) -> Outcome:
+def simulate_batches(
+    workload: Workload,
+    setup: ServerSetup,
+    step_time: StepTime,
+    objective: Objective,
+    progress: Progress | None = None,
+) -> Outcome:
     """A workload on one server that serves batches.
 
     Raises:  RequestError naming a request that no batch can hold
     """
     server = BatchServer(workload, setup, step_time)
-    server.run()
+    server.run(progress)
     times = tuple(tuple(journey.token_times_s) for journey in server.journeys)
     return Outcome(
         workload=workload,

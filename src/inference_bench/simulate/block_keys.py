@@ -77,21 +77,6 @@ class BlockChain:
                 self._add()
             yield self.keys[at]
 
-    def fork(self, num_tokens: int, prompt_tokens: int, answer: Content) -> BlockChain:
-        """A chain that has the prompt and the first so many tokens in common with this one, then an answer of its own.
-
-        Where:    the content of its answer is what comes after the tokens in common
-        """
-        kept: list[Piece] = []
-        left = max(num_tokens, prompt_tokens)
-        for content, start, length in self._runs:
-            if left <= 0:
-                break
-            kept.append((content, start, min(left, length)))
-            left -= length
-        kept.append((answer, 0, UNLIMITED))
-        return BlockChain(self._numbers, self._block_size, self._salt, kept)
-
     def _add(self) -> None:
         self._last = self._numbers.number(self._last, self._next_block())
         self.keys.append(self._last)
@@ -118,9 +103,6 @@ def runs_of(sequence: Sequence) -> tuple[Piece, ...]:
     prompt: tuple[Piece, ...] = tuple((content, 0, num_tokens) for content, num_tokens in sequence.content)
     if not prompt:
         prompt = (((sequence.index, _OWN_PROMPT), 0, sequence.prompt_tokens),)
-    return (*prompt, (answer_of(sequence), 0, UNLIMITED))
-
-
-def answer_of(sequence: Sequence) -> Content:
-    """The content of a sequence's answer."""
-    return (sequence.index, _OWN_ANSWER) if sequence.answer_content is None else sequence.answer_content
+    own_answer: Content = (sequence.index, _OWN_ANSWER)
+    answer = own_answer if sequence.answer_content is None else sequence.answer_content
+    return (*prompt, (answer, 0, UNLIMITED))

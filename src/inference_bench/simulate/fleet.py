@@ -24,6 +24,7 @@ from inference_bench.simulate.events import Events, Kind
 from inference_bench.simulate.failures import FailureClock, FailureSettings
 from inference_bench.simulate.fleet_outcome import FleetOutcome, FleetRun, fleet_outcome
 from inference_bench.simulate.fleet_setup import FleetSetup
+from inference_bench.simulate.outcome import Progress
 from inference_bench.simulate.pool import Pool
 from inference_bench.simulate.replica import Replica, ReplicaSetup, State
 from inference_bench.simulate.sequence import Sequence
@@ -31,12 +32,14 @@ from inference_bench.simulate.server import ArrivalQueue
 from inference_bench.workload import Workload
 
 
-def simulate_fleet(workload: Workload, fleet: FleetSetup, objective: Objective | None = None) -> FleetOutcome:
+def simulate_fleet(
+    workload: Workload, fleet: FleetSetup, objective: Objective | None = None, progress: Progress | None = None
+) -> FleetOutcome:
     """A workload on several servers under iteration-level policies.
 
     Raises:  RequestError naming a request that can never run on the replica that it was sent to
     """
-    return fleet_outcome(_Fleet(workload, fleet).run(), objective or Objective())
+    return fleet_outcome(_Fleet(workload, fleet).run(progress), objective or Objective())
 
 
 class _Fleet:
@@ -74,7 +77,7 @@ class _Fleet:
                 self._new_replica(pools[1], each)
         return pools
 
-    def run(self) -> FleetRun:
+    def run(self, progress: Progress | None = None) -> FleetRun:
         """All requests to their end.
 
         Raises:  RequestError naming a request that can never run; InferenceBenchError if one was lost
@@ -94,6 +97,8 @@ class _Fleet:
                 self._send(self._pools[0], sequence_of(self._workload, index, self._arrivals.times_s[index]))
             self._begin_steps()
             self._events.happen(now_s, Kind.CHECK)
+            if progress is not None:
+                progress(run.num_ended, count)
         run.end_s = self._now_s
         return run
 

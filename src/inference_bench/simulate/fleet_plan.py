@@ -18,6 +18,7 @@ from inference_bench.simulate.disaggregated import Disaggregation, TransferTotal
 from inference_bench.simulate.failures import FailureSettings
 from inference_bench.simulate.fleet_outcome import FleetOutcome
 from inference_bench.simulate.fleet_setup import FleetSetup
+from inference_bench.simulate.outcome import Progress
 from inference_bench.simulate.replica import ReplicaRecord, ReplicaSetup
 from inference_bench.simulate.routing import RouterSettings, Routing
 from inference_bench.simulate.settings import ServerSetup
@@ -151,7 +152,12 @@ def fleet_usd_per_million_tokens(
 
 
 def run_fleet(
-    workload: Workload, server: ServerSetup, step_time: StepTime, plan: FleetPlan, objective: Objective | None = None
+    workload: Workload,
+    server: ServerSetup,
+    step_time: StepTime,
+    plan: FleetPlan,
+    objective: Objective | None = None,
+    progress: Progress | None = None,
 ) -> FleetOutcome:
     """A workload on so many of a server.
 
@@ -161,4 +167,4 @@ def run_fleet(
     from inference_bench.simulate.run import refuse_what_never_fits
 
     refuse_what_never_fits(workload, server)
-    return simulate_fleet(workload, plan.setup(server, step_time), objective)
+    return simulate_fleet(workload, plan.setup(server, step_time), objective, progress)

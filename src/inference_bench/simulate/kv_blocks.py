@@ -9,17 +9,22 @@ The rules are those of vLLM's prefix cache. A block that has filled up gets a ke
 alike. When its last reader ends it stays, idle, until its memory is needed; the least recently used goes first, and of one
 sequence the last block, so that what many have in common stays longest. Differences from vLLM: blocks without a key are
 reused before an idle one is evicted, and of two that start alike in the same step the second reads for itself.
+
+Samples are several answers to one prompt. One of them reads it; the others wait until it has, and start with its
+blocks up to the prompt's last position, a partly filled one included. That position they compute again, for a first token
+of their own. Who writes into a block that others read copies it first (copy-on-write), as in vLLM's paper and its V0
+engine. A sample that nobody running can share with is a request like any other.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Iterable
 from collections.abc import Sequence as Values
 from dataclasses import dataclass, field
 
 from inference_bench.errors import RequestError
-from inference_bench.simulate.block_keys import BlockChain, BlockKeys, answer_of
+from inference_bench.simulate.block_keys import BlockChain, BlockKeys
 from inference_bench.simulate.scheduler import Grant
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.settings import KvMemory
@@ -42,7 +47,7 @@ class BlockPool:
         self.block_size = block_size
         self.query_tokens = self.hit_tokens = self.evictions = self.copies = 0
         self._references: dict[int, int] = {}  # only of blocks that have any
-        self._idle: dict[int, None] = {}  # least recently used first
+        self._idle: OrderedDict[int, None] = OrderedDict()  # least recently used first
         self._free: list[int] = []
         self._num_touched = 0  # blocks from here on were never used, and are free too
         self._key_of: dict[int, int] = {}
@@ -145,11 +150,13 @@ class BlockPool:
     def writable(self, block: int) -> int:
         """The block itself for its only reader; else a copy of it, and one sequence less refers to the original.
 
+        Where:    what is written in place is no longer found under the key it had
         Raises:   RequestError for a block that is not in use, or where no block is left for the copy
         """
         if block not in self._references:
             raise RequestError(f"block {block} is not in use; only what a sequence refers to can be written")
         if self._references[block] == 1:
+            self._forget(block)
             return block
         (copy,) = self.allocate(1)
         self.release((block,))
@@ -162,15 +169,19 @@ class BlockPool:
         if self._num_touched < self.num_blocks:
             self._num_touched += 1
             return self._num_touched - 1
-        block = next(iter(self._idle))
-        del self._idle[block]
-        key = self._key_of.pop(block)
+        block, _ = self._idle.popitem(last=False)
+        self._forget(block)
+        self.evictions += 1
+        return block
+
+    def _forget(self, block: int) -> None:
+        key = self._key_of.pop(block, None)
+        if key is None:
+            return
         alike = self._blocks_of[key]
         alike.remove(block)
         if not alike:
             del self._blocks_of[key]
-        self.evictions += 1
-        return block
 
 
 @dataclass(slots=True)
@@ -187,9 +198,11 @@ class BlockAccount:
 
     Unit:     bytes of whole blocks; one that several refer to counts once, one that is idle not at all
     Where:    the cache never gives all that a sequence has to read: at least one position is computed, and what is found
-              is whole blocks; a sequence that comes back from host memory takes what is still there and copies the rest
+              is whole blocks, but for a sample that shares the prompt of another; a sequence that comes back from host
+              memory takes what is still there and copies the rest
     Raises:   RequestError for memory with windows or states, or with less than one block
-    Source:   vLLM, vllm/v1/core/kv_cache_manager.py (get_computed_blocks, allocate_slots)
+    Source:   vLLM, vllm/v1/core/kv_cache_manager.py (get_computed_blocks, allocate_slots); samples: Kwon et al.,
+              "Efficient Memory Management for Large Language Model Serving with PagedAttention" (2023), section 4.4
     """
 
     def __init__(self, memory: KvMemory) -> None:
@@ -206,6 +219,7 @@ class BlockAccount:
         self.pool = BlockPool(memory.budget_bytes // self._block_bytes, memory.block_size)
         self._keys = BlockKeys()
         self._tables: dict[Sequence, _Table] = {}
+        self._samples: dict[int, list[Sequence]] = {}  # those that run, by prompt, in order of admission
 
     def blocks_of(self, sequence: Sequence) -> tuple[int, ...]:
         """The blocks that a sequence refers to, in order."""
@@ -215,14 +229,24 @@ class BlockAccount:
         """What running sequences refer to, each block once."""
         return self.pool.num_used * self._block_bytes
 
+    def should_wait(self, sequence: Sequence) -> bool:
+        """Whether another sample is reading its prompt, and none has read it."""
+        has_company = bool(self._running_samples(sequence)) and not sequence.is_swapped
+        return has_company and self._source(sequence) is None
+
     def cached_positions(self, sequence: Sequence) -> int:
         """How far a sequence that is not running would be filled if it started; nothing is remembered of it."""
-        return sequence.filled if sequence.is_swapped else len(self._find(sequence)) * self._block_size
+        return sequence.filled if sequence.is_swapped else self._start(sequence)[1]
 
     def bytes_to_hold(self, sequence: Sequence, positions: int) -> int:
-        """What a sequence that is not running takes to hold so many positions: all but what others refer to already."""
+        """What a sequence that is not running takes to hold so many positions: all but what others refer to already.
+
+        Where:    a partly filled block that it would share is charged in full: it, or who else reads it, will copy it
+        """
         self._table(sequence)  # it waits here, and will be asked for again
-        shared = sum(1 for block in self._find(sequence) if self.pool.num_references(block))
+        blocks, filled = self._start(sequence)
+        whole = blocks[: filled // self._block_size]
+        shared = sum(1 for block in whole if self.pool.num_references(block))
         return max(0, self._num_blocks(positions) - shared) * self._block_bytes
 
     def admit(self, sequence: Sequence) -> None:
@@ -230,10 +254,11 @@ class BlockAccount:
 
         Where:    a start after it gave way is no query, as in vLLM; one that is undone while a step is planned is
         """
-        table, found = self._table(sequence), self._find(sequence)
-        self.pool.take(found)
-        table.blocks, table.num_keyed = found, len(found)
-        sequence.filled = len(found) * self._block_size
+        table = self._table(sequence)
+        table.blocks, sequence.filled = self._start(sequence)
+        table.num_keyed = sequence.filled // self._block_size
+        self.pool.take(table.blocks)
+        self._join(sequence)
         sequence.cached_prompt_tokens = min(sequence.filled, sequence.prompt_tokens)
         if sequence.admitted_s is None:
             self.pool.count(sequence.known_tokens, sequence.filled)
@@ -268,12 +293,14 @@ class BlockAccount:
     def release(self, sequence: Sequence) -> None:
         """The sequence runs no longer; its full blocks can still be found."""
         self.pool.release(self._tables.pop(sequence).blocks)
+        self._leave(sequence)
 
     def swap_out(self, sequence: Sequence) -> int:
         """The sequence goes to host memory, whole."""
         table = self._tables[sequence]
         self.pool.release(table.blocks)
         table.blocks = []
+        self._leave(sequence)
         return self._memory.sequence_bytes(sequence.filled)
 
     def swap_in(self, sequence: Sequence) -> int:
@@ -282,23 +309,8 @@ class BlockAccount:
         self.pool.take(found)
         copied = self.pool.allocate(self._num_blocks(sequence.filled) - len(found))
         table.blocks, table.num_keyed = found + copied, len(found)
+        self._join(sequence)
         return len(copied) * self._block_bytes
-
-    def fork(self, parent: Sequence, child: Sequence) -> None:
-        """The child has all that the parent has in the cache, and shares it, the partly filled last block included.
-
-        Where:    the first of them to write into that block copies it; the child's answer is its own from there on
-        Ignores:  that a child which is released and reads again is then made of its prompt and its own answer alone
-        Raises:   RequestError for a parent that is not running
-        """
-        if parent not in self._tables or parent.is_swapped:
-            raise RequestError(f"request {parent.index} is not running; only what is in the cache can be shared")
-        table = self._tables[parent]
-        shared = table.blocks[: self._num_blocks(parent.filled)]
-        self.pool.take(shared)
-        chain = table.chain.fork(parent.filled, parent.prompt_tokens, answer_of(child))
-        self._tables[child] = _Table(chain, shared, table.num_keyed)
-        child.filled = parent.filled
 
     def _num_blocks(self, positions: int) -> int:
         return -(-positions // self._block_size)
@@ -311,6 +323,34 @@ class BlockAccount:
         if sequence not in self._tables:
             self._tables[sequence] = _Table(self._chain(sequence))
         return self._tables[sequence]
+
+    def _start(self, sequence: Sequence) -> tuple[list[int], int]:
+        """The blocks a sequence starts with and how many positions of them are its own: what is cached, or shared."""
+        found, source = self._find(sequence), self._source(sequence)
+        filled, before_last = len(found) * self._block_size, sequence.prompt_tokens - 1
+        if source is None or before_last <= filled:
+            return found, filled
+        return self._tables[source].blocks[: self._num_blocks(before_last)], before_last
+
+    def _source(self, sequence: Sequence) -> Sequence | None:
+        """A running sample of the same prompt that has read it."""
+        samples = () if sequence.is_swapped else self._running_samples(sequence)
+        return next((each for each in samples if each.filled >= each.prompt_tokens), None)
+
+    def _running_samples(self, sequence: Sequence) -> Values[Sequence]:
+        return () if sequence.sample_of is None else self._samples.get(sequence.sample_of, ())
+
+    def _join(self, sequence: Sequence) -> None:
+        if sequence.sample_of is not None:
+            self._samples.setdefault(sequence.sample_of, []).append(sequence)
+
+    def _leave(self, sequence: Sequence) -> None:
+        if sequence.sample_of is None:
+            return
+        samples = self._samples[sequence.sample_of]
+        samples.remove(sequence)
+        if not samples:
+            del self._samples[sequence.sample_of]
 
     def _find(self, sequence: Sequence) -> list[int]:
         """The cached blocks a sequence starts with; at least one of the tokens it knows is left to be read."""

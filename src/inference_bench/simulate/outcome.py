@@ -8,13 +8,14 @@ Read next by: summary, checks, capacity, charts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, TypeAlias
 
 from inference_bench.workload import Workload
 
 TIMELINE_POINTS: Final = 1024
+Progress: TypeAlias = Callable[[int, int], None]  # gets (ended, all) requests now and then
 
 
 @dataclass(frozen=True, slots=True)

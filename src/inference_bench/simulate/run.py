@@ -8,14 +8,13 @@ Read next by: summary, capacity, sweep, calibrate.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from enum import StrEnum
 from operator import add
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.batches import simulate_batches
-from inference_bench.simulate.outcome import Outcome
+from inference_bench.simulate.outcome import Outcome, Progress
 from inference_bench.simulate.server import simulate_steps
 from inference_bench.simulate.settings import (
     BudgetRule,
@@ -26,8 +25,6 @@ from inference_bench.simulate.settings import (
 )
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.workload import Workload
-
-Progress = Callable[[int, int], None]
 
 
 class Engine(StrEnum):
@@ -58,7 +55,7 @@ def simulate(
     reason = needs_reference(setup.scheduler)
     if engine is Engine.REFERENCE or (engine is Engine.AUTO and reason is not None):
         run = simulate_batches if setup.scheduler.is_batched else simulate_steps
-        return run(workload, setup, step_time, objective)
+        return run(workload, setup, step_time, objective, progress)
     if reason is not None:
         raise RequestError(f"the {engine} engine does not do {reason}; the reference engine does")
     from inference_bench.simulate.kernel.engine import simulate_arrays

@@ -56,6 +56,10 @@ class Account(Protocol):
         """What running sequences hold now, fixed states included."""
         ...
 
+    def should_wait(self, sequence: Sequence) -> bool:
+        """Whether a sequence that is not running would share what another is reading just now."""
+        ...
+
     def cached_positions(self, sequence: Sequence) -> int:
         """How far a sequence that is not running would be filled when it starts."""
         ...
@@ -98,6 +102,10 @@ class CountedAccount:
     def held_bytes(self, running: Values[Sequence]) -> int:
         """What running sequences hold now."""
         return sum(self.memory.sequence_bytes(sequence.filled) for sequence in running)
+
+    def should_wait(self, sequence: Sequence) -> bool:  # noqa: ARG002  # all sequences are alike
+        """Never."""
+        return False
 
     def cached_positions(self, sequence: Sequence) -> int:
         """Nothing, unless it comes back from host memory."""
@@ -165,7 +173,7 @@ class Scheduler:
         if self._settings.admission_check is not AdmissionCheck.WHOLE_PROMPT and not plan.preempted:
             self._admit_chunks(plan)
         if not self.running:
-            head = self.waiting[self._head()]
+            head = self.waiting[self._head() or 0]
             raise RequestError(
                 f"request {head.index} ({head.known_tokens} tokens to read) can never be admitted: it needs "
                 f"{self._charge(head)} bytes of cache, allowed are {self._admission_limit}"
@@ -184,6 +192,8 @@ class Scheduler:
         used = self._reserved_bytes()
         while self.waiting and len(self.running) < self._settings.max_running:
             head = self._head()
+            if head is None:
+                return
             cost = self._charge(self.waiting[head])
             if used + cost > self._admission_limit:
                 return
@@ -197,6 +207,8 @@ class Scheduler:
         used = self._account.bytes_after(plan.grants)
         while self.waiting and len(self.running) < self._settings.max_running and left > 0:
             head = self._head()
+            if head is None:
+                return
             sequence = self.waiting[head]
             cached = self._account.cached_positions(sequence)
             chunk = min(sequence.known_tokens - cached, left)
@@ -219,13 +231,14 @@ class Scheduler:
         self.running.append(sequence)
         plan.admitted.append(sequence)
 
-    def _head(self) -> int:
-        """Where in the queue the next to be admitted stands."""
+    def _head(self) -> int | None:
+        """Where in the queue the next to be admitted stands; None where everybody in it should wait."""
+        ready = (at for at, each in enumerate(self.waiting) if not self._account.should_wait(each))
         if self._settings.order is Order.FCFS:
-            return 0
+            return next(ready, None)
         if self._settings.order is Order.SHORTEST_PROMPT:
-            return min(range(len(self.waiting)), key=lambda at: (self.waiting[at].prompt_tokens, at))
-        return min(range(len(self.waiting)), key=lambda at: (self.waiting[at].priority, at))
+            return min(ready, key=lambda at: (self.waiting[at].prompt_tokens, at), default=None)
+        return min(ready, key=lambda at: (self.waiting[at].priority, at), default=None)
 
     def _charge(self, sequence: Sequence) -> int:
         """What admitting a request takes, by the policy."""

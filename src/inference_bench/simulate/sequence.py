@@ -18,7 +18,7 @@ class Sequence:
 
     Where:  filled positions are in the cache, generated tokens are out; it owes what it has not yet read: its prompt and
             answer so far, less what is filled; is_decoding from a token on, until it gives way; answer_content is what
-            later prompts call its answer, None where nobody does
+            later prompts call its answer, None where nobody does; samples of one prompt have the same sample_of
     """
 
     index: int
@@ -28,6 +28,7 @@ class Sequence:
     content: tuple[Segment, ...] = ()
     answer_content: int | None = None
     salt: tuple[int, int] = (0, 0)
+    sample_of: int | None = None
     filled: int = 0
     generated: int = 0
     is_decoding: bool = False

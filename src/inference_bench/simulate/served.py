@@ -70,12 +70,12 @@ class MemoryChoice:
             raise RequestError(f"a block of {self.block_size} positions cannot be; it must hold at least 1")
 
     def block_of(self, candidate: Candidate) -> int:
-        """Positions of a block: as stated, else the engine's own; 16 where blocks are counted, else 1."""
+        """Positions of a block: as stated, else the engine's own; 16 where blocks are counted or shared, else 1."""
         if self.block_size is not None:
             return self.block_size
         if candidate.preset is not None:
             return candidate.preset.block_size
-        return 1 if self.num_blocks is None else VLLM_BLOCK_TOKENS
+        return VLLM_BLOCK_TOKENS if self.num_blocks is not None or candidate.scheduler.prefix_cache else 1
 
 
 @dataclass(frozen=True, slots=True)

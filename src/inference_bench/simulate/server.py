@@ -17,7 +17,7 @@ from typing import Final
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
 from inference_bench.simulate.kv_blocks import BlockAccount
-from inference_bench.simulate.outcome import Gaps, Outcome, TimelineLog
+from inference_bench.simulate.outcome import Gaps, Outcome, Progress, TimelineLog
 from inference_bench.simulate.scheduler import Account, CountedAccount, Grant, Plan, Scheduler
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.settings import BudgetRule, ServerSetup
@@ -196,7 +196,13 @@ class ArrivalQueue:
             self.times_s.append(now_s + self._think_s)
 
 
-def simulate_steps(workload: Workload, setup: ServerSetup, step_time: StepTime, objective: Objective) -> Outcome:
+def simulate_steps(
+    workload: Workload,
+    setup: ServerSetup,
+    step_time: StepTime,
+    objective: Objective,
+    progress: Progress | None = None,
+) -> Outcome:
     """A workload on one server under an iteration-level policy, step by step.
 
     Raises:  RequestError naming a request that can never run
@@ -216,6 +222,8 @@ def simulate_steps(workload: Workload, setup: ServerSetup, step_time: StepTime, 
         num_ended += len(ended)
         for _ in ended:
             arrivals.free_user(server.now_s)
+        if ended and progress is not None:
+            progress(num_ended, count)
     return _outcome(workload, setup, server, arrivals, in_system_s, objective)
 
 

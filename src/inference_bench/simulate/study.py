@@ -17,6 +17,7 @@ from inference_bench.errors import QuantityError, RequestError, WorldError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.capacity import usd_per_million_tokens
 from inference_bench.simulate.fleet_plan import FleetPlan, fleet_usd_per_million_tokens
+from inference_bench.simulate.outcome import Progress
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.served import Served
 from inference_bench.simulate.summary import SimulatedRow
@@ -225,6 +226,7 @@ def run_study(
     *,
     keeps_outcome: bool = False,
     backend: Backend = Backend.LOCAL,
+    progress: Progress | None = None,
 ) -> StudyReport:
     """Every run; those that had ended where it is interrupted.
 
@@ -233,7 +235,7 @@ def run_study(
     draws, cases = zip(*study.cases(keeps_outcome), strict=True)
     by_case = {id(case): draw for draw, case in zip(draws, cases, strict=True)}
     try:
-        results: Sequence[CaseResult] = sweep(cases, workers, backend, on_result)
+        results: Sequence[CaseResult] = sweep(cases, workers, backend, on_result, progress)
     except SweepInterrupted as interrupted:
         results = interrupted.results
     rows = (StudyRow(by_case[id(result.case)], result, _usd(study, result)) for result in results)

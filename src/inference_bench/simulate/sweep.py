@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 from inference_bench.errors import InferenceBenchError, RequestError, WorldError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.fleet_plan import FleetFigures, FleetPlan, figures_of, run_fleet
-from inference_bench.simulate.outcome import Outcome
+from inference_bench.simulate.outcome import Outcome, Progress
 from inference_bench.simulate.run import Engine, needs_reference, simulate
 from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
@@ -112,15 +112,16 @@ def sweep(
     workers: int | None = None,
     backend: Backend | str = Backend.LOCAL,
     on_result: Callable[[CaseResult], None] | None = None,
+    progress: Progress | None = None,
 ) -> list[CaseResult]:
     """Every case, in order.
 
     Where:   workers None: as many as there are processors, and this process alone where the cases are few and small; on_result
-             gets each result as it comes
+             gets each result as it comes; progress gets (ended, all) requests of a case that runs in this very process
     Raises:  SweepInterrupted on Ctrl-C, with what had ended; RequestError for workers below 1 or an unknown backend;
              MissingExtraError for Ray without ray; WorldError where no process can start
     """
-    runs = _runs(cases, workers, backend)
+    runs = _runs(cases, workers, backend, progress)
     results: dict[int, CaseResult] = {}
     try:
         for index, ran in runs:
@@ -140,7 +141,7 @@ def run_case(case: Case) -> CaseResult:
 
 
 def _runs(
-    cases: Sequence[Case], workers: int | None, backend: Backend | str
+    cases: Sequence[Case], workers: int | None, backend: Backend | str, progress: Progress | None
 ) -> Generator[tuple[int, Ran | Lost], None, None]:
     if backend not in set(Backend):
         raise RequestError(f"no backend for sweeps is called {backend!r}; known: {', '.join(Backend)}")
@@ -152,7 +153,7 @@ def _runs(
         return run_on_ray(_run, cases, workers)
     num_processes = _num_processes(cases) if workers is None else min(workers, len(cases))
     if num_processes < 2:
-        return _in_turn(cases)
+        return _in_turn(cases, progress)
     from inference_bench.simulate.processes import run_in_processes
 
     return run_in_processes(_run, cases, num_processes)
@@ -174,16 +175,16 @@ def _is_readable(case: Case) -> bool:
     )
 
 
-def _in_turn(cases: Sequence[Case]) -> Generator[tuple[int, Ran | Lost], None, None]:
+def _in_turn(cases: Sequence[Case], progress: Progress | None) -> Generator[tuple[int, Ran | Lost], None, None]:
     for index, case in enumerate(cases):
-        yield index, _run(case)
+        yield index, _run(case, progress)
 
 
-def _run(case: Case) -> Ran:
+def _run(case: Case, progress: Progress | None = None) -> Ran:
     try:
         given = case.workload
         workload = given.make() if isinstance(given, WorkloadRecipe) else given
-        outcome, fleet = _simulate(case, workload)
+        outcome, fleet = _simulate(case, workload, progress)
         arrival = workload.arrival
         return Ran(
             summarise_run(outcome, case.objective),
@@ -199,11 +200,11 @@ def _run(case: Case) -> Ran:
         return Ran(error=said, exit_code=WorldError.exit_code)
 
 
-def _simulate(case: Case, workload: Workload) -> tuple[Outcome, FleetFigures | None]:
+def _simulate(case: Case, workload: Workload, progress: Progress | None) -> tuple[Outcome, FleetFigures | None]:
     """The run of one server, or of several with what they did."""
     if case.fleet is None:
-        return simulate(workload, case.setup, case.step_time, case.objective, case.engine), None
-    found = run_fleet(workload, case.setup, case.step_time, case.fleet, case.objective)
+        return simulate(workload, case.setup, case.step_time, case.objective, case.engine, progress), None
+    found = run_fleet(workload, case.setup, case.step_time, case.fleet, case.objective, progress)
     return found.outcome, figures_of(found)
 
 

@@ -48,9 +48,10 @@ class Requests:
 
     Where:    prompts None means that no two prompts share a token; answers[i] is the content of request i's output,
               so that Segment(answers[i], output_tokens[i]) in a later prompt is that output; a smaller priority goes
-              first; adapter is which fine-tuned variant serves it. None: all alike
+              first; adapter is which fine-tuned variant serves it. None: all alike. Requests are samples, several answers
+              to one prompt, where they have the same sample_of: the index of the first of them
     Raises:   RequestError for no request, a length below one (naming the first, counted from 0), columns of
-              different lengths, or segments that do not add up to the prompt
+              different lengths, segments that do not add up to the prompt, or samples whose prompts differ
     """
 
     prompt_tokens: array[int]
@@ -60,11 +61,12 @@ class Requests:
     priority: array[int] | None = None
     tenant: array[int] | None = None
     adapter: array[int] | None = None
+    sample_of: array[int] | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_tokens:
             raise RequestError("there is no request; give at least one")
-        for name in ("output_tokens", "prompts", "answers", "priority", "tenant", "adapter"):
+        for name in ("output_tokens", "prompts", "answers", "priority", "tenant", "adapter", "sample_of"):
             column = getattr(self, name)
             if column is not None and len(column) != len(self.prompt_tokens):
                 raise RequestError(
@@ -74,6 +76,8 @@ class Requests:
         _require_lengths(self.output_tokens, "output")
         if self.prompts is not None:
             _require_sums(self.prompts, self.prompt_tokens)
+        if self.sample_of is not None:
+            _require_samples(self, self.sample_of)
 
     @classmethod
     def of(cls, shapes: Iterable[RequestShape]) -> Requests:
@@ -110,3 +114,20 @@ def _require_sums(prompts: tuple[tuple[Segment, ...], ...], prompt_tokens: array
             total += num_tokens
         if total != length:
             raise RequestError(f"the segments of request {index} hold {total} tokens, and its prompt has {length}")
+
+
+def _require_samples(requests: Requests, sample_of: array[int]) -> None:
+    same = [column for column in (requests.prompts, requests.tenant, requests.adapter) if column is not None]
+    if requests.prompts is None:
+        raise RequestError(
+            "samples answer the same prompt, and no prompt says what it holds; give the prompts' segments"
+        )
+    for index, first in enumerate(sample_of):
+        if not 0 <= first <= index or sample_of[first] != first:
+            raise RequestError(
+                f"request {index} is a sample of request {first}; it must be one of its own, or of an earlier one that is"
+            )
+        if any(column[index] != column[first] for column in same):
+            raise RequestError(
+                f"request {index} is a sample of request {first}, and their prompts, tenants or adapters differ"
+            )

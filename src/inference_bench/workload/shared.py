@@ -1,4 +1,4 @@
-"""Which requests share tokens: groups with a common prefix, and conversations whose every turn holds the turns before.
+"""Which requests share tokens: samples of one prompt, groups with a common prefix, conversations that hold all turns before.
 
 In:   arrivals, lengths, a count, a seed, and what is shared
 Out:  Workload whose requests say of which segments their prompts are made; how many of those a cache could have held
@@ -13,7 +13,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, islice
+from itertools import accumulate
 from typing import Final
 
 from inference_bench.workload.arrivals import Arrivals, OpenLoop
@@ -24,6 +24,7 @@ from inference_bench.workload.requests import Requests, Segment
 
 _MOST_GROUPS: Final = 1_000_000
 _MOST_TURNS: Final = 1000  # each turn lists the segments of all before it
+_MOST_SAMPLES: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,25 +62,44 @@ def generate_shared(
     count: int,
     seed: int = 0,
     *,
-    prefix: SharedPrefix,
+    prefix: SharedPrefix | None = None,
+    samples: int = 1,
     name: str = "shared prefixes",
     max_output_tokens: int | None = None,
 ) -> Workload:
-    """An open-loop workload in which each request starts with the prefix of its group.
+    """An open-loop workload in which each prompt starts with the prefix of its group, and is answered several times.
 
-    Formula:  one random.Random(seed); for each request in turn its gap, prompt length, output length, group
-    Raises:   RequestError for a count below one
+    Formula:  one random.Random(seed); for each prompt in turn its gap, prompt length, output length, its group where there
+              is a prefix, and the output lengths of its further samples
+    Where:    `arrivals` sends prompts; all samples of one are sent together, each as a request; count is the number of
+              requests, so the last prompt may have fewer; the nominal rate is the one of prompts times their samples
+    Raises:   RequestError for a number below one
     """
     require_count(count, "number of requests", most=MOST_REQUESTS)
+    require_count(samples, "number of samples", most=_MOST_SAMPLES)
     rng = random.Random(seed)
-    shared = tuple(Segment(group, prefix.num_tokens) for group in range(prefix.num_groups))
-    times_s, columns = array("d"), _Columns(prefix.num_groups)
-    for time_s in islice(arrivals.times_s(rng), count):
-        times_s.append(time_s)
+    times_s, columns = array("d"), _Columns(prefix.num_groups if prefix else 0)
+    groups = tuple(Segment(group, prefix.num_tokens) for group in range(prefix.num_groups)) if prefix else ()
+    starts_s = arrivals.times_s(rng)
+    while len(times_s) < count:
+        first, time_s = len(times_s), next(starts_s)
         own_tokens, output_tokens = prompt.draw(rng), output.draw(rng)
-        columns.add((shared[prefix.draw(rng)], columns.new_segment(own_tokens)), output_tokens)
-    arrival = OpenLoop(times_s, arrivals.name, arrivals.mean_rate)
-    return Workload(name, columns.requests(), arrival, seed, max_output_tokens)
+        shared = (groups[prefix.draw(rng)],) if prefix else ()
+        segments = (*shared, columns.new_segment(own_tokens))
+        columns.add(segments, output_tokens)
+        for _ in range(min(samples, count - first) - 1):
+            columns.add(segments, output.draw(rng), first=first)
+        times_s.extend([time_s] * (len(columns) - first))
+    process = arrivals.name if samples == 1 else f"{arrivals.name} prompts of {samples} samples"
+    notes = () if samples == 1 else (_SAMPLES_NOTE,)
+    arrival = OpenLoop(times_s, process, arrivals.mean_rate * samples)
+    return Workload(name, columns.requests(samples > 1), arrival, seed, max_output_tokens, notes)
+
+
+_SAMPLES_NOTE: Final = (
+    "the samples of a prompt are sent together, as requests of their own; where no prefix cache shares blocks, and on "
+    "different servers, each reads the prompt itself"
+)
 
 
 def generate_conversations(
@@ -145,6 +165,10 @@ class _Columns:
         self._next = num_taken
         self._prompt_tokens, self._output_tokens, self._answers = array("q"), array("q"), array("q")
         self._prompts: list[tuple[Segment, ...]] = []
+        self._sample_of = array("q")
+
+    def __len__(self) -> int:
+        return len(self._prompts)
 
     def new_content(self) -> int:
         content, self._next = self._next, self._next + 1
@@ -153,14 +177,27 @@ class _Columns:
     def new_segment(self, num_tokens: int) -> Segment:
         return Segment(self.new_content(), num_tokens)
 
-    def add(self, prompt: tuple[Segment, ...], output_tokens: int, answer: int | None = None) -> None:
+    def add(
+        self,
+        prompt: tuple[Segment, ...],
+        output_tokens: int,
+        answer: int | None = None,
+        first: int | None = None,
+    ) -> None:
+        self._sample_of.append(len(self) if first is None else first)
         self._prompts.append(prompt)
         self._prompt_tokens.append(sum(segment.num_tokens for segment in prompt))
         self._output_tokens.append(output_tokens)
         self._answers.append(self.new_content() if answer is None else answer)
 
-    def requests(self) -> Requests:
-        return Requests(self._prompt_tokens, self._output_tokens, tuple(self._prompts), self._answers)
+    def requests(self, has_samples: bool = False) -> Requests:
+        return Requests(
+            self._prompt_tokens,
+            self._output_tokens,
+            tuple(self._prompts),
+            self._answers,
+            sample_of=self._sample_of if has_samples else None,
+        )
 
 
 class _Talk:

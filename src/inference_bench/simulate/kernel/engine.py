@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
@@ -17,7 +17,7 @@ from inference_bench.simulate.kernel import state as at
 from inference_bench.simulate.kernel.batch_steps import advance_batches
 from inference_bench.simulate.kernel.state import State
 from inference_bench.simulate.kernel.steps import advance
-from inference_bench.simulate.outcome import TIMELINE_POINTS, Gaps, Outcome, Timeline
+from inference_bench.simulate.outcome import TIMELINE_POINTS, Gaps, Outcome, Progress, Timeline
 from inference_bench.simulate.settings import AdmissionCheck, Policy, ServerSetup
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.workload import OpenLoop, Workload
@@ -32,7 +32,6 @@ _BY_CHUNK: Final = {
     AdmissionCheck.FIRST_CHUNK: 1,
     AdmissionCheck.WHOLE_BESIDE_STEP: at.ASKS_WHOLE,
 }
-Progress: TypeAlias = Callable[[int, int], None]
 
 
 class Arrays:
