@@ -13,7 +13,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "inference_bench"
 FILES = sorted(SOURCE.rglob("*.py"))
 PURE = [
-    "errors", "units", "stats", "origin", "records", "metrics", "workload", "roofline", "compare", "charts",
+    "errors", "files", "units", "stats", "origin", "records", "metrics", "workload", "roofline", "compare", "charts",
     "facts", "facts.config", "facts.families", "facts.formats", "facts.gguf", "facts.gguf_model", "facts.hardware", "facts.load",
     "facts.mixers", "facts.model_files", "facts.models", "facts.quantization", "facts.quantization_methods", "facts.safetensors",
     "facts.safetensors_index", "facts.safetensors_model",
@@ -38,12 +38,13 @@ PURE = [
     "workload.trace_values", "workload.traces",
     "simulate", "simulate.answers", "simulate.autoscaling", "simulate.batches", "simulate.block_keys", "simulate.replay",
     "simulate.candidates",
+    "simulate.json_text", "simulate.estimate",
     "simulate.capacity", "simulate.disaggregated", "simulate.events", "simulate.failures", "simulate.fleet", "simulate.fleet_outcome",
     "simulate.fleet_plan", "simulate.fleet_setup", "simulate.hit_curve", "simulate.kv_blocks", "simulate.outcome", "simulate.pool",
     "simulate.presets", "simulate.replica", "simulate.routing", "simulate.run", "simulate.scheduler", "simulate.sequence",
     "simulate.served", "simulate.server", "simulate.settings", "simulate.step_profile", "simulate.step_sources",
     "simulate.step_table", "simulate.step_time", "simulate.step_work", "simulate.study", "simulate.summary", "simulate.sweep",
-    "simulate.processes", "simulate.ray_tasks", "charts.panels", "charts.simulation", "charts.simulation_runs",
+    "simulate.processes", "simulate.rate_search", "simulate.ray_tasks", "charts.panels", "charts.simulation", "charts.simulation_runs",
     "simulate.kernel.admission", "simulate.kernel.batch_steps", "simulate.kernel.decoders", "simulate.kernel.engine",
     "simulate.kernel.pricing", "simulate.kernel.state", "simulate.kernel.steps",
     "calibrate", "calibrate.comparison", "calibrate.fitting", "calibrate.least_squares", "calibrate.log", "calibrate.log_meta",

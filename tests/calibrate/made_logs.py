@@ -30,13 +30,19 @@ META: dict[str, Any] = {
 
 
 def made_rows(
-    served: ServedModel, machine: HardwareSpec, shares: Shares, rate: float, count: int = 200, blocks: int = BLOCKS
+    served: ServedModel,
+    machine: HardwareSpec,
+    shares: Shares,
+    rate: float,
+    count: int = 200,
+    blocks: int = BLOCKS,
+    devices: int = 1,
 ) -> list[dict[str, Any]]:
     """What a server at these shares would have logged; its clock starts anywhere."""
     workload = generate(Poisson(rate), UniformLengths(200, 3_000), ClippedLognormal(300, 0.8, 2, 1_500), count, 7)
-    memory = memory_of_blocks(served.model, served.cache_format, blocks - 1)
+    memory = memory_of_blocks(served.model, served.cache_format, blocks - 1, devices=devices)
     setup = ServerSetup(vllm_settings(64, 2_048), memory)
-    outcome = simulate(workload, setup, step_time_of(served, machine, shares))
+    outcome = simulate(workload, setup, step_time_of(served, machine, shares, devices))
     began = 479_748.25
     return [
         {

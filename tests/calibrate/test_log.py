@@ -60,6 +60,15 @@ def test_requests_without_tokens_are_left_out_and_counted(tmp_path: Path) -> Non
         ([row(last_token_ts="soon")], "last_token_ts is 'soon'"),
         ([row(input_toks=0)], "input_toks is 0"),
         ([row(output_toks=2.5)], "output_toks is 2.5"),
+        ([row(input_toks=True)], "line 1: input_toks is True"),
+        ([row(last_token_ts=10**400)], "line 1: last_token_ts is 1000.*a time in seconds"),
+        ([row(queued_ts=1e300, first_token_ts=1e300, last_token_ts=1e300)], "line 1: queued_ts is 1e.300"),
+        ([row(10.0), row(1.7e9)], "more than a year after the first request"),
+        ([row(last_token_ts=1e9)], "line 1: last_token_ts is 1000000000.0, more than a year"),
+        ([row(num_preemptions=-3)], "line 1: num_preemptions is -3"),
+        ([row(num_preemptions=True)], "line 1: num_preemptions is True"),
+        ([row(preemptions=10**400)], "line 1: preemptions is 1000"),
+        ([row(preempted=1.5)], "line 1: preempted is 1.5"),
         ([{"input_toks": 3}], "no output_toks, queued_ts"),
     ],
 )
@@ -74,9 +83,55 @@ def test_what_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "requests.jsonl").write_text("[1, 2]\n", encoding="utf-8")
     with pytest.raises(MeasurementTableError, match="one JSON object"):
         read_log(tmp_path)
-    (tmp_path / "requests.jsonl").write_text("{oops\n", encoding="utf-8")
-    with pytest.raises(MeasurementTableError, match="cannot be read"):
+    (tmp_path / "requests.jsonl").write_text("\n{oops\n", encoding="utf-8")
+    with pytest.raises(MeasurementTableError, match=r"line 2, cannot be read.*not valid JSON"):
         read_log(tmp_path)
+    (tmp_path / "requests.jsonl").write_text('{"a":' * 100_000, encoding="utf-8")
+    with pytest.raises(MeasurementTableError, match="nested too deeply"):
+        read_log(tmp_path)
+    (tmp_path / "requests.jsonl").write_text("1" * 5_000, encoding="utf-8")
+    with pytest.raises(MeasurementTableError, match="thousands of digits"):
+        read_log(tmp_path)
+    for no_path in (None, 3):
+        with pytest.raises(RequestError, match="is no path"):
+            read_log(no_path)  # type: ignore[arg-type]
+    with pytest.raises(RequestError, match="cannot be read"):
+        read_log("x" * 5_000)
+
+
+def test_a_byte_order_mark_is_no_part_of_a_log(tmp_path: Path) -> None:
+    folder = write_log(tmp_path / "log", [row()], {"num_preemptions": 3})
+    for name in ("requests.jsonl", "meta.json"):
+        text = (folder / name).read_text(encoding="utf-8")
+        (folder / name).write_text(text, encoding="utf-8-sig")
+    assert (len(read_log(folder)), read_log(str(folder)).preemptions) == (1, 3)
+
+
+@pytest.mark.parametrize(
+    ("meta", "says"),
+    [
+        ({"block_size": 10**30}, "block_size is 1000"),
+        ({"cache": {"block_size": 10**12}}, "block_size is 1000000000000; a whole number from 1 to 1048576"),
+        ({"gpu_memory_utilization": 10**400}, "gpu_memory_utilization is 1000"),
+        ({"engine_kwargs": {"gpu_memory_utilization": 1e300}}, "gpu_memory_utilization is 1e.300"),
+        ({"gpu_memory_utilization": 50}, "gpu_memory_utilization is 50; a share above 0 and at most 1"),
+        ({"gpu_memory_utilization": float("nan")}, "gpu_memory_utilization is nan"),
+        ({"num_preemptions": -1}, "num_preemptions is -1"),
+        ({"num_gpu_blocks": -3}, "num_gpu_blocks is -3"),
+        ({"num_gpu_blocks": 2.5}, "num_gpu_blocks is 2.5"),
+        ({"max_num_seqs": 10**400}, "max_num_seqs is 1000"),
+        ({"tensor_parallel_size": 10**9}, "tensor_parallel_size is 1000000000"),
+        ([], r"holds \[\]; an object of settings"),
+    ],
+)
+def test_settings_that_cannot_be_are_refused_by_file_and_field(tmp_path: Path, meta: Any, says: str) -> None:
+    with pytest.raises(MeasurementTableError, match=rf"meta\.json:? .*{says}|meta\.json: {says}"):
+        read_log(write_log(tmp_path / "log", [row()], meta))
+
+
+def test_a_limit_of_none_or_minus_one_is_not_set() -> None:
+    found = read_meta({"num_gpu_blocks": 0, "max_num_seqs": None, "chunked_prefill_size": -1, "tp": "2"})
+    assert (found.num_blocks, found.max_running, found.token_budget, found.tensor_parallel) == (None, None, None, 2)
 
 
 @pytest.mark.parametrize(
@@ -94,14 +149,29 @@ def test_blocks_are_found_wherever_they_stand(meta: dict[str, Any]) -> None:
     assert read_meta(meta).num_blocks == 2_588
 
 
-def test_preemptions_are_taken_from_whoever_counted_them(tmp_path: Path) -> None:
-    rows = [row(num_preemptions=2), row(num_preemptions=1)]
+@pytest.mark.parametrize("name", ["num_preemptions", "preemptions", "preempted"])
+def test_preemptions_are_taken_from_whoever_counted_them(tmp_path: Path, name: str) -> None:
+    rows = [row(**{name: 2}), row(**{name: 1})]
     assert read_log(write_log(tmp_path / "requests", rows)).preemptions == 3
-    assert read_log(write_log(tmp_path / "meta", [row()], {"stats": {"num_preemptions": 194}})).preemptions == 194
+    assert read_log(write_log(tmp_path / "meta", [row()], {"stats": {name: 194}})).preemptions == 194
     folder = write_log(tmp_path / "counters", [row()])
-    (folder / "timeseries.csv").write_text("t,preemptions_total\n1,0\n2,5\n3,9\n", encoding="utf-8")
+    (folder / "timeseries.csv").write_text(f"t,{name}\n1,0\n2,5\n3,\n4,9\n", encoding="utf-8-sig")
     assert read_log(folder).preemptions == 9
+    (folder / "timeseries.csv").write_text(f"t,{name}_in_this_second\n1,4\n2,0\n3,1\n", encoding="utf-8")
+    assert read_log(folder).preemptions == 5
     assert read_log(write_log(tmp_path / "nobody", [row()])).preemptions is None
+
+
+def test_whether_a_request_was_preempted_is_no_count(tmp_path: Path) -> None:
+    assert read_log(write_log(tmp_path / "log", [row(preempted=True)])).preemptions is None
+
+
+@pytest.mark.parametrize("value", ["-1", "inf", "nan", "1e300"])
+def test_counters_that_cannot_be_are_refused_by_line_and_column(tmp_path: Path, value: str) -> None:
+    folder = write_log(tmp_path / "log", [row()])
+    (folder / "timeseries.csv").write_text(f"t,num_preemptions\n1,0\n2,{value}\n", encoding="utf-8")
+    with pytest.raises(MeasurementTableError, match=r"timeseries\.csv, line 3: num_preemptions is"):
+        read_log(folder)
 
 
 @pytest.mark.parametrize(
@@ -146,3 +216,7 @@ def test_columns_must_be_as_long_as_one_another() -> None:
         RequestLog("made", [1], [1, 2], [0.0], [1.0], [1.0])
     with pytest.raises(MeasurementTableError):
         RequestLog("made", [], [], [], [], [])
+    with pytest.raises(MeasurementTableError, match="a length of 0"):
+        RequestLog("made", [0], [1], [0.0], [1.0], [1.0])
+    with pytest.raises(MeasurementTableError, match="beyond a year"):
+        RequestLog("made", [1], [1], [0.0], [1.0], [1e300])

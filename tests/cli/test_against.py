@@ -12,7 +12,7 @@ from calibrate.made_logs import BLOCKS, META, made_rows, write_log
 from inference_bench.cli.main import main
 from inference_bench.facts.hardware import hardware
 from inference_bench.report.text import display_columns
-from inference_bench.simulate.step_profile import load_profile
+from inference_bench.simulate.step_profile import StepProfile, load_profile, save_profile
 from inference_bench.simulate.step_sources import Shares
 from simulate.served_models import served_model
 
@@ -88,6 +88,17 @@ def test_both_are_drawn(capsys: pytest.CaptureFixture[str], log: str, tmp_path: 
         (("--replicas", "2"), "replicas cannot be given here"),
         (("--calibrate", "--mfu", "0.5"), "is fitted"),
         (("--save-profile", "x.json"), "ask for the fit too"),
+        (("--devices", "0"), "number of devices is 0; it must be at least 1"),
+        (("--kv-blocks", "0"), "number of blocks is 0"),
+        (("--max-running", "0"), "sequences that run is 0"),
+        (("--token-budget", "0"), "positions of a step is 0"),
+        (("--simulator", "wibble"), "simulator cannot be given here"),
+        (("--backend", "ray"), "backend cannot be given here"),
+        (("--seeds", "3"), "seeds cannot be given here"),
+        (("--seed", "5"), "seed cannot be given here"),
+        (("--workers", "2"), "workers cannot be given here"),
+        (("--max-ttft", "1s"), "max ttft cannot be given here"),
+        (("--max-gap", "1s"), "max gap cannot be given here"),
     ],
 )
 def test_what_the_log_says_cannot_be_said_again(
@@ -95,3 +106,18 @@ def test_what_the_log_says_cannot_be_said_again(
 ) -> None:
     assert main(["simulate", "--against", log, *options]) == 2
     assert said in capsys.readouterr().err
+
+
+def test_a_profile_of_one_device_serves_another_model_over_the_two_of_its_log(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    machine, truth = hardware("H100"), Shares(bandwidth=0.8, compute=0.6, fixed_s=0.001)
+    profile = StepProfile(truth, "h100", "vllm", "Meta-Llama-3.1-8B", "a log", "2026-11-30", devices=1)
+    save_profile(profile, tmp_path / "saved.json")
+    rows = made_rows(served_model("Qwen3-32B"), machine, truth, rate=5.0, count=30, devices=2)
+    meta = {**META, "model": "Qwen/Qwen3-32B", "engine_kwargs": {**META["engine_kwargs"], "tensor_parallel_size": 2}}
+    folder = str(write_log(tmp_path / "H100_Qwen3-32B_TP2", rows, meta))
+    answer = found(capsys, "--against", folder, "--kv-blocks", str(BLOCKS), "--profile", str(tmp_path / "saved.json"))
+    assert (answer["model"], answer["devices"], answer["machine"]) == ("Qwen3-32B", 2, "H100 SXM5 80GB")
+    assert all(abs(error) < 1e-6 for error in answer["errors"].values())
+    assert any("Meta-Llama-3.1-8B on 1" in note for note in answer["notes"])

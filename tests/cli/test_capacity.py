@@ -11,6 +11,7 @@ import pytest
 
 from inference_bench.cli.main import main
 from inference_bench.report.text import display_columns
+from inference_bench.simulate.capacity import _interval
 from simulate.reference_case import published
 
 QUICK = ("--seeds", "0", "--longer", "1", "--steps", "3", "--count", "40")
@@ -76,7 +77,7 @@ def test_the_published_capacity_comes_through_the_command_line(capacity: Command
 
 
 def test_every_promised_key_is_there(capacity: Command) -> None:
-    found = capacity.json(*PROMISE, "--seeds", "1", "--longer", "2", "--steps", "3", "--count", "40")
+    found = capacity.json(*PROMISE, "--seeds", "2", "--longer", "2", "--steps", "3", "--count", "40")
     assert found["schema"] == "inference-bench/capacity/1"
     stable = {
         "nominal_rate",
@@ -89,7 +90,7 @@ def test_every_promised_key_is_there(capacity: Command) -> None:
     }
     more = {"below", "longer", "warnings", "seed_rates", "limits", "num_runs", "checks", "assumptions", "server"}
     assert stable | more <= set(found)
-    assert len(found["seed_rates"]) == 2
+    assert len(found["seed_rates"]) == 3
     assert found["interval"]["low"] < found["interval"]["high"]
     assert all({"nominal_rate", "met", "missed", "ttft_p99_s"} <= set(each) for each in found["nearby"])
     assert found["longer"]["num_requests"] == 80
@@ -144,7 +145,8 @@ def test_a_trace_is_scaled_to_its_capacity(capacity: Command, trace: Path) -> No
         (("--ttft-p99", "soon"), "not a number"),
         ((*PROMISE, "--rate", "1"), "what is looked for"),
         ((*PROMISE, "--low", "2", "--high", "1"), "not in order"),
-        ((*PROMISE, "--low", "0"), "above 0"),
+        ((*PROMISE, "--low", "0"), "lowest rate to look at is 0.0 requests/s; it must be from 1e-09"),
+        ((*PROMISE, "--high", "1e-300"), "highest rate to look at is 1e-300 requests/s; it must be from 1e-09"),
         ((*PROMISE, "--policy", "all"), "one scheduler"),
         ((*PROMISE, "--policy", "chunkd"), "nearest: chunked"),
         ((*PROMISE, "--replay"), "name a trace"),
@@ -183,3 +185,37 @@ def test_the_text_fits_a_terminal(capacity: Command) -> None:
     shown = capacity.text(*PROMISE, "--seeds", "1", "--longer", "2", "--steps", "3", "--count", "40")
     assert max(map(display_columns, shown.splitlines())) <= 100
     assert all(word in shown for word in ("simulated", "assumptions", "checks", "runs in all", "USD a million"))
+
+
+@pytest.mark.timeout(60)
+def test_where_servers_fail_all_the_time_the_answer_is_no_and_comes_soon(capacity: Command) -> None:
+    found = capacity.json(*PROMISE, *QUICK, "--replicas", "2", "--mtbf", "10s", "--mttr", "10s", code=1)
+    assert found["nominal_rate"] is None
+    assert found["num_runs"] <= 20
+    # no request is answered at all: missed, and no mistake in the question
+    none = capacity.json(*PROMISE, *QUICK, "--replicas", "2", "--mtbf", "1ms", "--mttr", "1s", code=1)
+    assert none["nominal_rate"] is None
+
+
+def test_requests_that_miss_even_one_by_one_are_not_tried_at_ever_lower_rates(capacity: Command) -> None:
+    for policy, most in (("chunked", 3), ("dynamic", 40)):
+        found = capacity.json("--ttft-p99", "1ms", *QUICK, "--policy", policy, code=1)
+        assert found["num_runs"] <= most
+
+
+def test_where_there_is_nothing_to_draw_the_answer_is_printed_all_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "chart.svg"
+    assert main(["capacity", "--ttft-p99", "1ms", *QUICK, "--chart", str(file)]) == 1
+    shown = capsys.readouterr()
+    assert "no rate keeps" in shown.out
+    assert "there is nothing to draw" in shown.err
+    assert not file.exists()
+
+
+def test_an_interval_needs_three_draws_and_does_not_reach_below_nothing() -> None:
+    assert _interval([1.0, 2.0]) is None
+    wide = _interval([0.0, 0.0, 3.0])
+    assert wide is not None
+    assert (wide.low, wide.high > 3.0) == (0.0, True)

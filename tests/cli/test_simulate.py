@@ -14,7 +14,10 @@ from inference_bench.cli.main import main
 from inference_bench.measure.store import record_from_json
 from inference_bench.report.text import display_columns
 from inference_bench.simulate import study
+from inference_bench.simulate.estimate import work_ahead
+from inference_bench.simulate.settings import SchedulerSettings
 from inference_bench.simulate.sweep import SweepInterrupted
+from inference_bench.workload import RequestShape, closed_loop
 from simulate.reference_case import FIELDS, published
 
 ROW_KEYS = {
@@ -116,7 +119,7 @@ def test_where_nothing_can_run_it_is_an_error(simulate: Command) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--rate", "0"), "above 0"),
+        (("--rate", "0"), "from 1e-09 to 1e+09 requests/s"),
         (("--rate", "0.1:0.4"), "0.1:0.4:0.05"),
         (("--policy", "chunkd"), "nearest: chunked"),
         (("--policy", "static", "--token-budget", "64"), "concerns none of static"),
@@ -284,3 +287,56 @@ def test_asking_for_help_loads_no_simulator() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines()[-1] == "[]"
+
+
+def test_records_go_through_a_link_into_a_pipe_and_nowhere_without_a_name(simulate: Command, tmp_path: Path) -> None:
+    options = ("--policy", "paged", "--count", "3", "--rate", "1", "--output-tokens", "4")
+    target, link = tmp_path / "target.jsonl", tmp_path / "link.jsonl"
+    link.symlink_to(target)
+    simulate.text(*options, "--records", str(link))
+    assert link.is_symlink()
+    assert len(target.read_text().splitlines()) == 3
+    assert "named by an empty text" in simulate.refused(*options, "--records", "")
+    assert "is a folder" in simulate.refused(*options, "--records", str(tmp_path))
+    assert "longer than a file's may be" in simulate.refused(*options, "--records", "n" * 5_000)
+
+
+@pytest.mark.parametrize("option", ["--trace", "--profile", "--against", "--save-profile", "--chart"])
+def test_a_file_without_a_name_is_refused(simulate: Command, option: str) -> None:
+    simulate.refused(option, "")
+
+
+def test_an_overlong_name_is_said_in_short(simulate: Command) -> None:
+    for option in ("--trace", "--against", "--profile"):
+        assert len(simulate.refused(option, "n" * 5_000)) < 400
+
+
+def test_a_run_in_which_nobody_is_answered_is_a_row_with_its_reason(simulate: Command) -> None:
+    options = ("--policy", "paged", "--count", "3", "--rate", "1", "--mtbf", "1ms", "--mttr", "1s")
+    shown = simulate.text(*options, code=1)
+    assert "no request was answered: all 3 failed" in shown
+    (row,) = json.loads(simulate.text(*options, "--json", code=1))["rows"]
+    assert row["error"] == "no request was answered: all 3 failed"
+    assert row["fleet"]["failed_fraction"] == 1.0
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--requests", "5", "--rate", "1e-6", "--mtbf", "1s", "--mttr", "1s"), "would fail some"),
+        (("--mtbf", "1e-9", "--mttr", "1e-9"), "would fail some"),
+        (("--arrivals", "on-off:1e-9:1e9"), "periods in a row brought no request"),
+        (("--rate", "1e300"), "from 1e-09 to 1e+09"),
+    ],
+)
+def test_what_would_run_for_ever_is_refused(simulate: Command, options: tuple[str, ...], said: str) -> None:
+    options = options if "--rate" in options else (*options, "--rate", "1")
+    assert said in simulate.refused(*options)
+
+
+def test_what_is_ahead_is_said_before_it_is_done() -> None:
+    workload = closed_loop("ahead", [RequestShape(10, 8)], 2, 3)
+    ahead = work_ahead(workload, SchedulerSettings(max_running=2))
+    assert (ahead.output_tokens, ahead.fewest_steps, ahead.most_steps) == (24, 12, 27)
+    assert ahead.fewest_steps <= ahead.expected_steps <= ahead.most_steps

@@ -141,8 +141,8 @@ def test_text_without_times_or_counts_is_given_both(tmp_path: Path) -> None:
     ("text", "message"),
     [
         ("", "give a rate, or a trace"),
-        ("--rate 0", "rate is 0.0 requests/s; it must be a finite number above 0"),
-        ("--rate -1", "above 0"),
+        ("--rate 0", "rate is 0.0 requests/s; it must be from 1e-09 to 1e+09"),
+        ("--rate -1", "rate is -1.0 requests/s"),
         ("--rate nan", "rate is 'nan'; give a finite number"),
         ("--rate fast", "rate is 'fast'; give a number"),
         ("--rate 1 --concurrency 2", "ask for one of them"),
@@ -207,3 +207,15 @@ def test_the_help_names_every_form_there_is() -> None:
     assert ", ".join(ARRIVALS_FORMS) == workload_options._ARRIVALS
     assert ", ".join(LENGTHS_FORMS) == workload_options._LENGTHS
     assert ", ".join(TRACE_FORMATS) == workload_options._TRACES
+
+
+@pytest.mark.parametrize("rate", ["1e300", "1e-14", "0", "-1"])
+def test_a_rate_beyond_the_limits_is_refused_with_them(rate: str, trace: Path) -> None:
+    for text in (f"--rate {rate}", f"--rate {rate} --trace"):
+        with pytest.raises(RequestError, match=r"from 1e-09 to 1e\+09 requests/s"):
+            asked(text, *([trace] if "trace" in text else []))
+
+
+def test_a_trace_without_a_name_is_refused() -> None:
+    with pytest.raises(RequestError, match="the trace is named by an empty text"):
+        asked("--trace ''")

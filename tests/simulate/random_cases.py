@@ -70,7 +70,7 @@ def random_arrival(draw: Random, count: int) -> OpenLoop | ClosedLoop:
         return ClosedLoop(draw.randint(1, count), count, draw.choice((0.0, 0.0, TICK_S, 2.0, draw.uniform(0, 3))))
     if kind == "poisson":
         rate = draw.choice((0.3, 2.0, 10.0))
-        gaps = [-math.log1p(-draw.random()) / rate for _ in range(count)]
+        gaps = [round(-math.log1p(-draw.random()) / rate, 9) for _ in range(count)]  # no schedule has less
     elif kind == "bursts":
         gaps = [draw.choice((0.0, 0.0, 0.0, 8 * TICK_S, 3.3)) for _ in range(count)]
     elif kind == "ticks":

@@ -16,7 +16,7 @@ from inference_bench.simulate.batches import simulate_batches
 from inference_bench.simulate.kernel import compiled
 from inference_bench.simulate.kernel.engine import simulate_arrays
 from inference_bench.simulate.outcome import Outcome
-from inference_bench.simulate.run import Engine, needs_reference, simulate
+from inference_bench.simulate.run import Engine, _compiles, needs_reference, simulate
 from inference_bench.simulate.server import simulate_steps
 from inference_bench.simulate.settings import (
     BATCHED,
@@ -61,8 +61,10 @@ def test_a_request_larger_than_all_memory_is_named_with_what_it_needs_and_what_t
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("policy", Policy)
 def test_a_request_as_large_as_all_memory_is_served(policy: Policy, engine: Engine) -> None:
-    workload = workload_of((0.0, 60, 41))
-    outcome = serve(workload, KvMemory(100, 1), engine, policy=policy, admission_share=1.0, dispatch_timeout_s=0.0)
+    # where memory is kept for the longest answer, also for its last token, which is never read
+    setup = SchedulerSettings(policy=policy, max_output_tokens=41, admission_share=1.0, dispatch_timeout_s=0.0)
+    memory = KvMemory(101 if setup.keeps_for_longest else 100, 1)
+    outcome = simulate(workload_of((0.0, 60, 41)), ServerSetup(setup, memory), steps_of(), engine=engine)
     assert outcome.peak_bytes == 100
     assert len(outcome.last_token_s) == 1
 
@@ -238,5 +240,83 @@ def test_memory_for_hardly_one_request_ends_in_an_answer_or_an_error_and_never_i
 @pytest.mark.parametrize("engine", [Engine.REFERENCE, Engine.PLAIN])  # compiled code would not see the timeout
 @pytest.mark.parametrize("policy", Policy)
 def test_a_request_at_the_end_of_all_time_is_waited_for_in_one_leap(policy: Policy, engine: Engine) -> None:
-    outcome = serve(workload_of((0.0, 10, 5), (1e307, 10, 5)), KvMemory(1000, 1), engine, policy=policy)
-    assert outcome.first_token_s[1] >= 1e307
+    workload = workload_of((0.0, 10, 5), (1e9, 10, 5))
+    outcome = serve(workload, KvMemory(1000, 1), engine, policy=policy, max_output_tokens=5)
+    assert outcome.first_token_s[1] >= 1e9
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"policy": "chunked"}, r"the policy is 'chunked'; give one of Policy\.STATIC"),
+        ({"order": "x"}, r"the order of admission is 'x'; give one of Order\.FCFS"),
+        ({"speculation": 5}, "the speculation is '5'; give a Speculation"),
+        ({"max_running": 1 << 70}, "at most 1099511627776"),
+    ],
+)
+def test_a_setting_of_the_wrong_kind_is_refused_with_the_kinds(changed: dict[str, Any], said: str) -> None:
+    with pytest.raises(RequestError, match=said):
+        SchedulerSettings(**changed)
+
+
+def test_an_engine_that_is_not_known_is_refused_and_a_known_name_is_taken() -> None:
+    setup = ServerSetup(SchedulerSettings(), KvMemory(1000, 1))
+    with pytest.raises(RequestError, match="no engine of the simulator is called 'nope'; known: auto"):
+        simulate(workload_of((0.0, 10, 5)), setup, steps_of(), engine="nope")
+    assert simulate(workload_of((0.0, 10, 5)), setup, steps_of(), engine="reference").engine == "reference"
+
+
+def test_bytes_beyond_64_bits_are_refused() -> None:
+    with pytest.raises(
+        RequestError, match="memory for the cache is 1000000000000000000000000000000; it must be at most"
+    ):
+        KvMemory(10**30, 10**20)
+    for policy in Policy:
+        with pytest.raises(RequestError, match=r"too much to be added up|can never fit"):
+            serve(workload_of((0.0, 1 << 20, 5)), KvMemory(1 << 62, 1 << 50), policy=policy, max_output_tokens=5)
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("policy", [Policy.RESERVE, Policy.STATIC_MEMORY, Policy.DYNAMIC])
+def test_an_answer_longer_than_the_longest_that_memory_is_kept_for_is_refused(policy: Policy, engine: Engine) -> None:
+    with pytest.raises(
+        RequestError, match=rf"^request 1 .* answers with 5 tokens, and the policy {policy} keeps memory"
+    ):
+        serve(workload_of((0.0, 10, 4), (0.0, 10, 5)), KvMemory(1000, 1), engine, policy=policy, max_output_tokens=4)
+
+
+@pytest.mark.parametrize("policy", [Policy.RESERVE, Policy.STATIC_MEMORY, Policy.DYNAMIC, Policy.PAGED])
+def test_all_engines_say_in_the_same_words_why_a_request_is_never_admitted(policy: Policy) -> None:
+    said = set()
+    for engine in (Engine.REFERENCE, Engine.PLAIN):
+        changed = {
+            "policy": policy,
+            "max_output_tokens": 380,
+            "admission_share": 0.05 if policy is Policy.PAGED else 0.99,
+        }
+        with pytest.raises(RequestError) as caught:
+            serve(workload_of((0.0, 30, 5)), KvMemory(400, 1), engine, **changed)
+        said.add(str(caught.value))
+    (words,) = said
+    if policy is Policy.PAGED:
+        assert "can never be admitted: it needs 30 bytes of cache, allowed are 20" in words
+    else:
+        assert "the longest answer allowed (380 tokens) need 410 bytes of cache, allowed are 396" in words
+
+
+def test_long_answers_are_simulated_by_the_compiled_engine_where_that_is_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled, "is_ready", lambda: True)
+    few_and_long, few = workload_of((0.0, 10, 2_000_000)), workload_of((0.0, 10, 2_000))
+    assert _compiles(Engine.AUTO, few_and_long, SchedulerSettings())
+    assert not _compiles(Engine.AUTO, few, SchedulerSettings())
+
+
+@pytest.mark.parametrize("engine", [Engine.REFERENCE, Engine.PLAIN])
+def test_steps_that_outlast_the_clock_are_refused(engine: Engine) -> None:
+    with pytest.raises(RequestError, match="a clock cannot tell steps apart"):
+        simulate(
+            workload_of((0.0, 10, 5)),
+            ServerSetup(SchedulerSettings(), KvMemory(1000, 1)),
+            steps_of(1e12),
+            engine=engine,
+        )

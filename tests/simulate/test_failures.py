@@ -189,3 +189,24 @@ def test_a_request_that_fails_too_often_is_given_up() -> None:
 def test_settings_that_cannot_be_are_refused(changes: dict[str, object], message: str) -> None:
     with pytest.raises(RequestError, match=message):
         FailureSettings(**changes)  # type: ignore[arg-type]
+
+
+@pytest.mark.timeout(20)
+def test_failures_that_would_never_end_are_refused_before_the_run() -> None:
+    failures = FailureSettings(mean_up_s=1.0, mean_down_s=1.0)
+    setup = FleetSetup((replica_of(),) * 2, failures=failures)
+    assert failures.expected_failures(2, 50.0) == 50.0
+    with pytest.raises(
+        RequestError, match=r"2 servers would fail some 5e\+06 times in the 5e\+06 s .* up to 1,000,000 failures"
+    ):
+        simulate_fleet(workload_of((0.0, 10, 5), (5e6, 10, 5)), setup)
+
+
+def test_a_time_down_beyond_the_end_of_the_clock_is_refused() -> None:
+    with pytest.raises(RequestError, match=r"the run goes on to 1e\+12 s"):
+        run((0.0, 10, 5), replicas=1, failures=FailureSettings(at(0.5, 1e12)))
+
+
+def test_the_seed_of_failures_is_a_whole_number() -> None:
+    with pytest.raises(RequestError, match="the seed is nan"):
+        FailureSettings(seed=math.nan)  # type: ignore[arg-type]

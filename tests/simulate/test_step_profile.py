@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,34 @@ def test_another_machine_is_refused() -> None:
         PROFILE.step_time(served_model("SmolLM2-135M"), hardware("RTX 4090"))
 
 
+@pytest.mark.parametrize("alias", ["h100", "H100 SXM", "h100 sxm5 80gb"])
+def test_one_machine_may_go_by_several_names(alias: str) -> None:
+    profile = replace(PROFILE, machine=alias)
+    assert profile.step_time(served_model("SmolLM2-135M"), hardware("H100")).vector
+    with pytest.raises(RequestError, match="do not carry over to H100 PCIe"):
+        profile.step_time(served_model("SmolLM2-135M"), hardware("H100 PCIe"))
+
+
+def test_a_machine_of_ones_own_goes_by_its_own_name() -> None:
+    mine = replace(hardware("H100"), name="my box")
+    profile = replace(PROFILE, machine="My-Box")
+    assert profile.step_time(served_model("SmolLM2-135M"), mine).vector
+
+
+def test_a_byte_order_mark_is_no_part_of_a_profile(tmp_path: Path) -> None:
+    path = tmp_path / "profile.json"
+    save_profile(PROFILE, path)
+    path.write_text(path.read_text(encoding="utf-8"), encoding="utf-8-sig")
+    assert load_profile(path) == PROFILE
+
+
+@pytest.mark.parametrize(("text", "says"), [("[" * 100_000, "nested too deeply"), ("1" * 5_000, "thousands of digits")])
+def test_json_beyond_reason_is_said_in_plain_words(tmp_path: Path, text: str, says: str) -> None:
+    (tmp_path / "deep.json").write_text(text, encoding="utf-8")
+    with pytest.raises(RequestError, match=says):
+        load_profile(tmp_path / "deep.json")
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -52,7 +81,19 @@ def test_another_machine_is_refused() -> None:
         ({"version": 99}, "no profile"),
         ({"machine": None}, "machine of the profile must be text"),
         ({"bandwidth_share": "fast"}, "bandwidth_share"),
-        ({"bandwidth_share": 0}, "share of bandwidth"),
+        ({"bandwidth_share": 0}, "bandwidth_share of the profile is 0; a number between 0.001 and 1.5"),
+        ({"bandwidth_share": 1e-320}, "bandwidth_share of the profile is"),
+        ({"bandwidth_share": 10**400}, "bandwidth_share of the profile is 1000"),
+        ({"compute_share": 10**400}, "compute_share of the profile is 1000"),
+        ({"compute_share": 1.6}, "compute_share of the profile is 1.6"),
+        ({"serial_share": 2}, "serial_share of the profile is 2"),
+        ({"fixed_s": 10**400}, "fixed_s of the profile is 1000"),
+        ({"sequence_s": 1e300}, "sequence_s of the profile is"),
+        ({"link": {"bytes_per_s": 10**400, "latency_s": 0}}, "bytes_per_s of the profile is 1000"),
+        ({"link": {"bytes_per_s": 1e-320, "latency_s": 0}}, "bytes_per_s of the profile is"),
+        ({"link": {"bytes_per_s": 1e9, "latency_s": 1e9}}, "latency_s of the profile is"),
+        ({"devices": 10**400}, "devices of the profile is 1000"),
+        ({"errors": {"ttft_mean": 10**400}}, "ttft_mean of the profile is 1000"),
         ({"fixed_s": float("nan")}, "fixed_s"),
         ({"devices": 0}, "devices"),
         ({"link": 3}, "link"),

@@ -19,7 +19,6 @@ from inference_bench.predict.step_cost import PeakShares
 from inference_bench.roofline import roof
 from inference_bench.simulate.step_sources import (
     BOUND_SHARES,
-    PLANNING_SHARES,
     Link,
     Shares,
     StepRange,
@@ -144,7 +143,7 @@ class TestSharesOfPeaks:
     def test_only_a_lone_device_at_its_peaks_is_a_bound(self) -> None:
         served, machine = served_model("Meta-Llama-3.1-8B"), hardware("H100")
         assert step_time_of(served, machine).origin is Origin.BOUND
-        assert step_time_of(served, machine, PLANNING_SHARES).origin is Origin.PREDICTED
+        assert step_time_of(served, machine, Shares(0.8, 0.5)).origin is Origin.PREDICTED
         assert step_time_of(served, machine, devices=2).origin is Origin.PREDICTED
 
     def test_fixed_time_comes_on_top(self) -> None:
@@ -186,11 +185,22 @@ class TestSharesOfPeaks:
             step_time_of(served, replace(machine, peak_flops_per_s={}))
         with pytest.raises(RequestError, match="at least 1"):
             step_time_of(served, machine, devices=0)
-        for wrong in ({"bandwidth": 0.0}, {"compute": -1.0}, {"fixed_s": -1e-3}, {"serial": float("nan")}):
+        for wrong in (
+            {"bandwidth": 0.0},
+            {"compute": -1.0},
+            {"fixed_s": -1e-3},
+            {"serial": float("nan")},
+            {"bandwidth": 1e-320},
+            {"compute": 2.0},
+            {"fixed_s": 1e6},
+            {"serial": 1.5},
+        ):
             with pytest.raises(RequestError):
                 Shares(**wrong)
         with pytest.raises(RequestError):
             Link(0.0, 1e-6, "broken")
+        with pytest.raises(RequestError, match="seconds a message of a link"):
+            Link(1e9, 1e9, "broken")
 
 
 def engine_cost(name: str, machine: str) -> EngineCost:

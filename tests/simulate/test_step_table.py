@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from inference_bench.simulate.step_table import (
     step_time_from_rows,
     table_step_time,
 )
-from inference_bench.simulate.step_time import StepPart
+from inference_bench.simulate.step_time import Coefficients, StepPart, StepTime
 
 PLAIN = """phase,batch,tokens,seconds
 decode,1,100,0.010
@@ -92,6 +93,24 @@ def test_splitwise_times_are_in_milliseconds_and_its_broken_rows_are_left_out(tm
         ("phase,batch,tokens,seconds\ndecode,1,1,nan\n", "line 2: seconds is 'nan'"),
         ("phase,batch,tokens,seconds\ndecode,1,1,-1\n", "line 2: seconds is '-1'"),
         ("phase,batch,tokens,seconds\ndecode,1\n", "line 2: tokens"),
+        ("phase,batch,tokens,seconds\ndecode,1,1,0\n", "line 2: seconds is '0'"),
+        ("phase,batch,tokens,seconds\ndecode,1,1,1e308\n", "line 2: seconds is '1e308'.*between 1e-09 and 1e.06"),
+        ("phase,batch,tokens,seconds\ndecode,1,1,1e-300\n", "line 2: seconds is '1e-300'"),
+        ("phase,batch,tokens,seconds\ndecode,0.5,1,1\n", "line 2: batch is '0.5'"),
+        ("phase,batch,tokens,seconds\n\ndecode,1.7,1,1\n", "line 3: batch is '1.7'; a whole number"),
+        ("phase,batch,tokens,seconds\ndecode,1e300,1,1\n", "line 2: batch is '1e300'"),
+        ("phase,batch,tokens,seconds\ndecode,1,1e300,1\n", "line 2: tokens is '1e300'"),
+        ("phase,batch,tokens,seconds\ndecode,1,1,1,2\n", "line 2: it has more fields than the 4 columns"),
+        ("phase,batch, Batch,tokens,seconds\ndecode,1,2,3,4\n", "two columns 'batch'"),
+        ("phase,batch,tokens,context,seconds\ndecode,1,2,3,4\n", "tokens and context mean the same"),
+        (
+            "phase,batch,tokens,seconds\ndecode,1,100,1\ndecode,2,100,0.1\nprefill,1,1,1\n",
+            "a batch of 2 with 100 tokens takes 0.1 s, less than half of the 1 s of a batch of 1",
+        ),
+        (
+            "phase,batch,tokens,seconds\ndecode,1,1,1\nprefill,1,100,10\nprefill,1,200,0.001\n",
+            "reading prompts: a batch of 1 with 200 tokens takes 0.001 s",
+        ),
         ("phase,batch,tokens,seconds\ndecode,1,1,1\n", "reading prompts was not measured"),
         ("", "no column"),
     ],
@@ -114,6 +133,31 @@ def test_grids_must_grow_and_be_full() -> None:
         ((1.0, 2.0), (0.0,), ((1.0,),)),
         ((1.0,), (0.0,), ((-1.0,),)),
         ((), (0.0,), ()),
+        ((1.0,), (0.0,), ((math.nan,),)),
+        ((math.nan,), (0.0,), ((1.0,),)),
+        ((1.0, math.nan), (0.0,), ((1.0,), (1.0,))),
+        ((1.0, math.inf), (0.0,), ((1.0,), (1.0,))),
+        ((1.0,), (0.0,), ((1e300,),)),
     ):
         with pytest.raises(RequestError):
             Grid(rows, columns, seconds)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        (1.0,),
+        (2.0, 0.0),
+        (12.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0),
+        (12.0, 0.0, 1.0, 1.0, 1.0, 0.0, math.nan, 1.0, 1.0, 1.0, 0.0, 1.0),
+        (12.0, 0.0, 1e9, 1e9, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0),
+        (math.nan, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0),
+        (),
+    ],
+)
+def test_a_step_time_needs_two_whole_grids(table: tuple[float, ...]) -> None:
+    whole = (12.0, 0.0, 1.0, 1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0, 1.0)
+    plain = Coefficients(0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
+    assert StepTime(plain, table=whole).step_s([StepPart(0, 1, True)]) == 1.0
+    with pytest.raises(RequestError, match="table of step times"):
+        StepTime(plain, table=table)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -221,3 +222,26 @@ def test_processes_end_when_the_one_that_started_them_is_killed() -> None:
         process.kill()
         said, _ = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, said) == (-signal.SIGKILL, "")
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the list of processes as Linux gives it")
+def test_a_sweep_leaves_no_process_that_its_program_would_have_to_wait_for() -> None:
+    code = """
+import os
+from pathlib import Path
+from simulate.sweep_cases import reference_case
+from inference_bench.simulate.sweep import sweep
+def main():
+    assert all(each.row for each in sweep([reference_case(0.1)] * 2, workers=2))
+    stats = [path.read_text().rpartition(")")[2].split() for path in Path("/proc").glob("[0-9]*/stat")]
+    print(sum(1 for stat in stats if stat[1] == str(os.getpid())))
+if __name__ == "__main__":
+    main()
+"""
+    with tempfile.TemporaryDirectory() as folder:
+        script = Path(folder) / "script.py"
+        script.write_text(code)
+        done = subprocess.run(
+            [sys.executable, str(script)], env=environment(), capture_output=True, text=True, check=True
+        )
+    assert done.stdout == "0\n"

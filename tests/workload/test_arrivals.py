@@ -178,3 +178,29 @@ def test_a_process_that_is_not_known_is_refused_with_what_is(text: str, message:
 def test_a_field_that_is_not_a_number_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_arrivals(text, 2.0)
+
+
+@pytest.mark.parametrize(
+    ("times_s", "message"),
+    [
+        ([0.0, 4e18], "the last arrival is at 4e\\+18 s; times count from the start"),
+        ([0.0, 1e-320], "which is no rate that can be kept"),
+        ([0.0, 1e-300, 2e-13], "at most 1e\\+12 requests/s"),
+    ],
+)
+def test_a_schedule_whose_steps_a_clock_could_not_tell_apart_is_refused(times_s: list[float], message: str) -> None:
+    with pytest.raises(RequestError, match=message):
+        open_loop(times_s)
+    assert open_loop([0.0, 1e9]).realised_rate == 2e-9
+
+
+def test_users_who_think_for_centuries_are_refused() -> None:
+    with pytest.raises(RequestError, match="of thinking alone"):
+        ClosedLoop(2, 6, 1e9)
+    assert ClosedLoop(2, 2, 1e300).thinking_s == 0.0
+
+
+@pytest.mark.parametrize("process", [OnOff.of_mean_rate(1.0, 1e-9, 1e9), OnOff(1e-9, 1e-3, 1e-3)])
+def test_bursts_that_bring_no_request_are_refused_and_not_waited_for(process: OnOff) -> None:
+    with pytest.raises(RequestError, match="100,000 periods in a row brought no request"):
+        list(islice(process.times_s(Random(0)), 300))

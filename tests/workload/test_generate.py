@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from array import array
 from pathlib import Path
@@ -146,7 +147,15 @@ def test_what_cannot_be_scaled_is_refused() -> None:
     with pytest.raises(RequestError, match="arrive at once"):
         Workload("w", Requests.of([SHORT]), open_loop([0.0])).at_rate(1.0)
     with pytest.raises(RequestError, match="finite"):
-        Workload("w", Requests.of([SHORT]), open_loop([1e300])).scaled(1e300)
+        Workload("w", Requests.of([SHORT]), open_loop([1e9])).scaled(1e300)
+    with pytest.raises(RequestError, match=r"the last arrival is at 1e\+300 s"):
+        Workload("w", Requests.of([SHORT]), open_loop([1.0])).scaled(1e300)
+
+
+def test_a_seed_is_a_whole_number() -> None:
+    for seed in (math.nan, 1.5, True, None):
+        with pytest.raises(RequestError, match=r"seed is .*; it must be a whole number"):
+            reference_workload(1.0, 3, seed)  # type: ignore[arg-type]
 
 
 def test_times_of_a_schedule_are_those_of_its_array() -> None:

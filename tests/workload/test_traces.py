@@ -426,3 +426,25 @@ def test_every_format_is_listed_once() -> None:
         "sharegpt",
         "servegen",
     }
+
+
+@pytest.mark.parametrize("offset", ["+24:00", "-99:59", "+02:60"])
+def test_an_offset_of_a_day_or_more_is_refused(write: Write, offset: str) -> None:
+    path = write(AZURE_2024.replace("+02:00", offset))
+    with pytest.raises(TraceError, match=r"line 4: the time is .*, whose offset from UTC must be below 24:00"):
+        read_trace(path)
+
+
+def test_a_row_that_is_too_short_says_what_it_lacks(write: Write) -> None:
+    head = "arrival_s,prompt_tokens,output_tokens\n0,1,1\n"
+    with pytest.raises(TraceError, match=r"line 3: 1 fields .*; nothing stands for 'prompt_tokens', 'output_tokens'"):
+        read_trace(write(f"{head}1\n"))
+    with pytest.raises(TraceError, match="what stands behind 'output_tokens' has no column"):
+        read_trace(write(f"{head}1,1,1,1\n"))
+
+
+def test_words_of_more_tokens_than_any_request_are_refused(write: Write) -> None:
+    turns = [{"from": "human", "value": "a b"}, {"from": "gpt", "value": "c"}]
+    path = write(json.dumps([{"conversations": turns}]))
+    with pytest.raises(TraceError, match=r"a turn of 2 words is 2e\+300 tokens"):
+        read_trace(path, tokens_per_word=1e300)

@@ -2,32 +2,30 @@
 
 In:   a folder with requests.jsonl and, if there are, meta.json and timeseries.csv; or such a file of requests
 Out:  RequestLog, from which the same requests can be sent again: its Workload
-Leaves out: what the prompts held: the log has no content, so prefix caching cannot be simulated from it
+Leaves out: what the prompts held: the log has no content, so prefix caching cannot be simulated from it; how its lines are
+read (log_rows)
 Read next by: served_log, comparison, fitting.
 """
 
 from __future__ import annotations
 
-import csv
-import json
 import math
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from os import PathLike
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from inference_bench.calibrate.log_meta import LogMeta, read_meta
+from inference_bench.calibrate.log_rows import LONGEST_S, LogRow, count_preemptions, read_object, read_rows
 from inference_bench.errors import MeasurementTableError, RequestError
+from inference_bench.facts.fields import shown
 from inference_bench.workload import OpenLoop, Requests, Workload
 
 _REQUESTS: Final = "requests.jsonl"
 _META: Final = "meta.json"
 _TIMESERIES: Final = "timeseries.csv"
-_TOKENS: Final = ("input_toks", "output_toks")
-_TIMES: Final = ("queued_ts", "first_token_ts", "last_token_ts")
-_PREEMPTIONS: Final = ("num_preemptions", "preemptions", "num_preempted")
-_MOST_TOKENS: Final = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +52,16 @@ class RequestLog:
         columns = (self.prompt_tokens, self.output_tokens, self.queued_s, self.first_token_s, self.last_token_s)
         if not self.queued_s or len({len(column) for column in columns}) != 1:
             raise MeasurementTableError(f"the log {self.name} holds no request, or columns of different lengths")
+        if least := [count for count in (*self.prompt_tokens, *self.output_tokens) if count < 1]:
+            raise MeasurementTableError(f"the log {self.name} holds a length of {least[0]}; at least 1 is needed")
         before = -math.inf
         for index, (queued, first, last) in enumerate(
             zip(self.queued_s, self.first_token_s, self.last_token_s, strict=True)
         ):
-            if not before <= queued <= first <= last < math.inf:
+            if not before <= queued <= first <= last <= LONGEST_S:
                 raise MeasurementTableError(
-                    f"the log {self.name}: times of request {index} run backwards: queued {queued}, first token {first}, last "
-                    f"token {last} s (the one before was queued at {before} s)"
+                    f"the log {self.name}: times of request {index} run backwards, or beyond a year: queued {shown(queued)}, first "
+                    f"token {shown(first)}, last token {shown(last)} s (the one before was queued at {before} s)"
                 )
             before = queued
 
@@ -95,115 +95,49 @@ class RequestLog:
         )
 
 
-def read_log(path: Path) -> RequestLog:
+def read_log(path: Path | str) -> RequestLog:
     """The log in a folder, or in a file of requests.
 
-    Raises:  MeasurementTableError naming the file and line; RequestError where there is none
+    Raises:  MeasurementTableError naming the file, line and field; RequestError where there is none
     """
-    folder, file = (path, path / _REQUESTS) if path.is_dir() else (path.parent, path)
-    if not file.is_file():
+    if not isinstance(path, str | PathLike):
+        raise RequestError(f"a log is given by the path of its folder or file; {shown(path)} is no path")
+    given = Path(path)
+    try:
+        is_folder = given.is_dir()
+        file = given / _REQUESTS if is_folder else given
+        is_there = file.is_file()
+    except OSError as error:
+        raise RequestError(f"the log at {shown(str(path))} cannot be read: {error.strerror or error}") from None
+    if not is_there:
         raise RequestError(f"there is no log at {path}: a folder with {_REQUESTS}, or such a file, is needed")
+    folder = file.parent
     whole = folder.resolve()
-    meta = read_meta(_read_object(folder / _META), (whole.name, whole.parent.name))
-    rows, dropped = _read_rows(file)
-    return _log(whole.name if path.is_dir() else file.stem, rows, dropped, meta, folder)
-
-
-def _log(name: str, rows: Sequence[Mapping[str, Any]], dropped: int, meta: LogMeta, folder: Path) -> RequestLog:
-    ordered = sorted(rows, key=lambda row: float(row["queued_ts"]))
-    if not ordered:
+    own = () if file.name == _REQUESTS else (file.stem,)
+    meta = read_meta(read_object(folder / _META), (*own, whole.name, whole.parent.name), str(folder / _META))
+    rows, dropped = read_rows(file)
+    name = own[0] if own else whole.name
+    if not rows:
         raise MeasurementTableError(f"the log {name} holds no finished request ({dropped} without a first token)")
-    began = float(ordered[0]["queued_ts"])
-    queued, first, last = ([float(row[column]) - began for row in ordered] for column in _TIMES)
+    return _log(name, sorted(rows, key=lambda row: row.times_s[0]), dropped, meta, folder)
+
+
+def _log(name: str, rows: Sequence[LogRow], dropped: int, meta: LogMeta, folder: Path) -> RequestLog:
+    began = rows[0]
+    for row in rows:
+        row.require_near(began)
+    queued, first, last = ([row.times_s[index] - began.times_s[0] for row in rows] for index in range(3))
     notes = ["the log has no content of prompts: what a prefix cache found is not simulated"]
     if dropped:
         notes.append(f"{dropped} request(s) without tokens were left out")
-    log = RequestLog(
+    return RequestLog(
         name=name,
-        prompt_tokens=[row["input_toks"] for row in ordered],
-        output_tokens=[row["output_toks"] for row in ordered],
+        prompt_tokens=[row.prompt_tokens for row in rows],
+        output_tokens=[row.output_tokens for row in rows],
         queued_s=queued,
         first_token_s=first,
         last_token_s=last,
         meta=meta,
+        preemptions=count_preemptions(rows, meta, folder / _TIMESERIES),
         notes=tuple(notes),
     )
-    return replace(log, preemptions=_preemptions(ordered, meta, folder))
-
-
-def _read_rows(file: Path) -> tuple[list[dict[str, Any]], int]:
-    """The finished requests of a file, and how many never gave a token."""
-    rows, dropped = [], 0
-    for line, values in _json_lines(file):
-        where = f"{file}, line {line}"
-        if missing := [name for name in (*_TOKENS, *_TIMES) if name not in values]:
-            raise MeasurementTableError(
-                f"{where}: no {', '.join(missing)}; {', '.join((*_TOKENS, *_TIMES))} are needed of each request"
-            )
-        if values["first_token_ts"] is None or values["output_toks"] in (0, None):
-            dropped += 1
-            continue
-        for name in _TOKENS:
-            if not isinstance(values[name], int) or not 1 <= values[name] <= _MOST_TOKENS:
-                raise MeasurementTableError(
-                    f"{where}: {name} is {values[name]!r}; a whole number of at least 1 is needed"
-                )
-        for name in _TIMES:
-            if (
-                isinstance(values[name], bool)
-                or not isinstance(values[name], int | float)
-                or not math.isfinite(values[name])
-            ):
-                raise MeasurementTableError(f"{where}: {name} is {values[name]!r}; a time in seconds is needed")
-        rows.append(values)
-    return rows, dropped
-
-
-def _json_lines(file: Path) -> Iterator[tuple[int, dict[str, Any]]]:
-    try:
-        with file.open(encoding="utf-8") as lines:
-            for number, line in enumerate(lines, start=1):
-                if not line.strip():
-                    continue
-                values = json.loads(line)
-                if not isinstance(values, dict):
-                    raise MeasurementTableError(f"{file}, line {number}: one JSON object a request is needed")
-                yield number, values
-    except (OSError, ValueError, RecursionError) as error:
-        if isinstance(error, MeasurementTableError):
-            raise
-        raise MeasurementTableError(f"{file} cannot be read as a log of requests: {error}") from None
-
-
-def _read_object(file: Path) -> dict[str, Any]:
-    """A JSON object, or nothing where there is none."""
-    try:
-        values = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise MeasurementTableError(f"{file} cannot be read: {error}") from None
-    return values if isinstance(values, dict) else {}
-
-
-def _preemptions(rows: Sequence[Mapping[str, Any]], meta: LogMeta, folder: Path) -> int | None:
-    """How often requests gave way, if anything says so: the log's meta, its requests, or its counters."""
-    if meta.preemptions is not None:
-        return meta.preemptions
-    for name in _PREEMPTIONS:
-        counts = [row[name] for row in rows if isinstance(row.get(name), int)]
-        if len(counts) == len(rows):
-            return int(sum(counts))
-    return _counted(folder / _TIMESERIES)
-
-
-def _counted(file: Path) -> int | None:
-    """The preemptions of a file of counters: the last value where it only grows, as counters do, else the sum."""
-    try:
-        with file.open(encoding="utf-8", newline="") as text:
-            table = csv.DictReader(text)
-            column = next((name for name in table.fieldnames or () if name and "preempt" in name.casefold()), None)
-            values = [float(row[column]) for row in table] if column else []
-    except (OSError, ValueError, TypeError, csv.Error):
-        return None
-    if not values or not all(0 <= value < math.inf for value in values):
-        return None
-    return int(values[-1] if values == sorted(values) else sum(values))

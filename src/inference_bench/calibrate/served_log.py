@@ -15,12 +15,14 @@ from typing import Final
 from inference_bench.accounting.parallel import rank_weights
 from inference_bench.calibrate.log import RequestLog
 from inference_bench.calibrate.log_meta import LogMeta
+from inference_bench.calibrate.log_names import format_named
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec, hardware
-from inference_bench.facts.load import known_loaded_model
+from inference_bench.facts.load import known_loaded_model, known_model
 from inference_bench.facts.models import LoadedModel
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.step_cost import ServedModel
+from inference_bench.simulate.candidates import engine_scheduler
 from inference_bench.simulate.presets import EnginePreset, engine_preset, memory_of_blocks, memory_of_bytes
 from inference_bench.simulate.settings import KvMemory, ServerSetup
 from inference_bench.simulate.step_sources import (
@@ -40,7 +42,10 @@ _RUNTIME_BYTES: Final = 1_500_000_000  # activations, graphs and the runtime of 
 
 @dataclass(frozen=True, slots=True)
 class Stated:
-    """What the caller says of the server; None leaves it to the log."""
+    """What the caller says of the server; None leaves it to the log.
+
+    Raises:  RequestError for a number below 1
+    """
 
     model: LoadedModel | None = None
     machine: HardwareSpec | None = None
@@ -53,7 +58,18 @@ class Stated:
     cache: str | None = None
     link: Link | None = None
 
+    def __post_init__(self) -> None:
+        for value, what in (
+            (self.devices, "number of devices"),
+            (self.num_blocks, "number of blocks"),
+            (self.max_running, "number of sequences that run"),
+            (self.token_budget, "number of positions of a step"),
+        ):
+            if value is not None and value < 1:
+                raise RequestError(f"the {what} is {value}; it must be at least 1")
 
+
+_LIMITS_FROM: Final = "as the log or the caller says, else the engine's own"
 NOTHING_STATED: Final = Stated()
 
 
@@ -95,17 +111,14 @@ def logged_server(log: RequestLog, stated: Stated = NOTHING_STATED) -> LoggedSer
     Raises:  RequestError naming what neither says: the model or the machine
     """
     meta = log.meta
-    model = stated.model or _model(meta, log.name)
+    _refuse_unsimulated(meta, log.name)
+    name = _known_model(meta, log.name) if stated.model is None else stated.model.spec.name
+    model = stated.model or known_loaded_model(name)
     machine = stated.machine or _machine(meta, log.name)
-    devices = stated.devices or meta.tensor_parallel or 1
+    devices = stated.devices or meta.tensor_parallel or meta.named_devices or 1
     engine = stated.engine or meta.engine
-    preset = engine_preset(engine)
-    notes = [*preset.notes, *log.notes]
-    if (meta.data_parallel or 1) > 1:
-        raise RequestError(
-            f"the log {log.name} is of {meta.data_parallel} data-parallel servers; split it into one log a server"
-        )
-    weights = loaded_weights(model, stated.weights or meta.weight_format)
+    preset = engine_preset(engine_scheduler(engine, machine) or engine)
+    weights = loaded_weights(model, stated.weights or _weight_format(meta, model, name))
     fmt = cache_format(stated.cache or _known_cache(meta.cache_format))
     served = ServedModel(model.spec, weights, fmt)
     memory, said = _memory(served, machine, devices, preset, stated.num_blocks or meta.num_blocks, meta)
@@ -114,16 +127,66 @@ def logged_server(log: RequestLog, stated: Stated = NOTHING_STATED) -> LoggedSer
         max_running=stated.max_running or meta.max_running or preset.scheduler.max_running,
         token_budget=stated.token_budget or meta.token_budget or preset.scheduler.token_budget,
     )
-    setup = ServerSetup(scheduler, memory, (*notes, said))
-    return LoggedServer(log, served, machine, devices, engine, setup, stated.link)
+    notes = (*preset.notes_at(scheduler, _LIMITS_FROM), *_said_devices(meta, stated), *log.notes, said)
+    return LoggedServer(log, served, machine, devices, engine, ServerSetup(scheduler, memory, notes), stated.link)
 
 
-def _model(meta: LogMeta, name: str) -> LoadedModel:
+def _refuse_unsimulated(meta: LogMeta, name: str) -> None:
+    if (meta.data_parallel or 1) > 1:
+        raise RequestError(
+            f"the log {name} is of {meta.data_parallel} data-parallel servers; split it into one log a server"
+        )
+    if (meta.pipeline_parallel or 1) > 1:
+        raise RequestError(
+            f"the log {name} is of a server with {meta.pipeline_parallel} pipeline stages, which are not simulated; take a log "
+            "of a server whose devices share each layer"
+        )
+
+
+def _said_devices(meta: LogMeta, stated: Stated) -> list[str]:
+    notes = []
+    if stated.devices is None and meta.tensor_parallel is None and meta.named_devices is not None:
+        notes.append(f"{meta.named_devices} device(s): the name of the log's folder says so, its settings do not")
+    if meta.expert_parallel:
+        notes.append("experts spread whole over devices are simulated as if each device had a part of every expert")
+    return notes
+
+
+# the names that vLLM gives to weight formats, where they are other ones here
+_WEIGHTS: Final = {
+    "awq_marlin": "awq",
+    "gptq_marlin": "gptq",
+    "gptq_marlin_24": "gptq",
+    "fbgemm_fp8": "fp8",
+    "ptpc_fp8": "fp8",
+    "fp8_e4m3": "fp8",
+    "modelopt": "fp8",
+    "modelopt_fp4": "nvfp4",
+    "bitsandbytes": "bnb-4bit",
+    "half": "fp16",
+    "float": "fp32",
+}
+# containers of several formats: which one it is stands in the name of the model
+_CONTAINERS: Final = frozenset({"compressed-tensors", "compressed_tensors", "quark", "gguf", "inc", "torchao"})
+
+
+def _weight_format(meta: LogMeta, model: LoadedModel, name: str) -> str | None:
+    """The weight format that the log states; None where the model's own file says it, or nothing is stated."""
+    if model.tensors is not None or (model.config or {}).get("quantization_config") is not None:
+        return None
+    said, named = (meta.weight_format or "").casefold(), format_named(meta.models, name)
+    if said in _CONTAINERS and named is None:
+        raise RequestError(f"the log says that weights are {said}, which may hold any format; state the weight format")
+    return named if said in _CONTAINERS else _WEIGHTS.get(said, said) or named
+
+
+def _known_model(meta: LogMeta, name: str) -> str:
     for known in meta.models:
         try:
-            return known_loaded_model(known)
+            known_model(known)
         except UnknownNameError:
             continue
+        return known
     raise RequestError(f"which model the log {name} is of is not known here ({_tried(meta.models)}); state it")
 
 
@@ -142,11 +205,10 @@ def _tried(names: Sequence[str]) -> str:
 
 def _known_cache(name: str | None) -> str | None:
     """The names that vLLM gives to cache formats, as they are known here."""
-    return (
-        None
-        if name is None
-        else {"bfloat16": "bf16", "float16": "fp16", "fp8_e4m3": "fp8", "fp8_e5m2": "fp8"}.get(name, name)
-    )
+    if name is None:
+        return None
+    folded = name.casefold().removeprefix("torch.")
+    return {"bfloat16": "bf16", "float16": "fp16"}.get(folded, "fp8" if folded.startswith("fp8") else folded)
 
 
 def _memory(

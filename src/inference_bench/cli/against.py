@@ -37,9 +37,11 @@ _NOT_BESIDE: Final = (
     *("requests", "rate", "arrivals", "prompt_tokens", "output_tokens", "max_output_tokens", "shared_prefix", "turns"),
     *("samples", "trace", "trace_format", "trace_columns", "trace_fix", "time_scale", "concurrency"),
     *("policy", "max_batch", "dispatch_timeout", "preemption", "order", "speculate"),
-    *("kv_memory", "block_size", "overhead", "usd_per_hour", "records", "workers"),
+    *("kv_memory", "block_size", "overhead", "usd_per_hour", "records", "workers", "max_ttft", "max_gap"),
     *FLEET_NAMES,
 )
+# the same, of options that have a default
+_LEFT_ALONE: Final = {"seed": 0, "seeds": "1", "simulator": "auto", "backend": "local"}
 _SHARES: Final = ("mfu", "bandwidth_share")
 Parsed = TypeVar("Parsed")
 
@@ -47,6 +49,9 @@ Parsed = TypeVar("Parsed")
 def run_against(options: argparse.Namespace) -> int:
     """Compare, fit if asked, and print."""
     refuse(options, _NOT_BESIDE, "the log says what was asked, and of which server")
+    for name, default in _LEFT_ALONE.items():
+        if getattr(options, name) != default:
+            refuse(options, (name,), "a log is simulated once, as it was served")
     if options.prefix_cache:
         raise RequestError("a log has no content of prompts, so what a prefix cache would find cannot be simulated")
     if options.calibrate:

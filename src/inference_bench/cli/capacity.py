@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -53,12 +54,17 @@ def run(options: argparse.Namespace) -> int:
         found = _search(options, workload_of, len(workload), served, progress)
     finally:
         progress.done()
+    spec = None
     if options.chart is not None:
         from inference_bench.charts.simulation import capacity_chart
         from inference_bench.cli.picture import write_chart
 
-        write_chart(capacity_chart(found), options.chart, "no rate keeps the objectives")
+        spec = capacity_chart(found)
+        if spec is not None:
+            write_chart(spec, options.chart)
     _print(options, found, served, workload)
+    if options.chart is not None and spec is None:
+        print("inference-bench: no rate keeps the objectives, so there is nothing to draw", file=sys.stderr)
     return 0 if found.nominal_rate is not None else 1
 
 

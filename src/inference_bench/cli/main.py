@@ -16,10 +16,11 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from inference_bench import __version__
-from inference_bench.cli.output import one_line
+from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
 from inference_bench.cli.workload_options import LOAD_DEFAULTS, add_workload_options
 from inference_bench.errors import InferenceBenchError
+from inference_bench.files import shown_name
 
 INTERRUPTED: Final = 130
 WORLD_FAILED: Final = 3
@@ -39,7 +40,8 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Say what is wrong with the request, where to read more, and exit 2."""
-        self.exit(2, f"{one_line(f'{self.prog}: {message}')} (try {self.prog} --help)\n")
+        said = one_line(without_overlong(f"{self.prog}: {message}"))
+        self.exit(2, f"{said} (try {self.prog} --help)\n")
 
 
 def build_parser() -> Parser:
@@ -339,7 +341,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return WORLD_FAILED
     except OSError as error:
-        _complain(f"{error.strerror or error}{f': {error.filename}' if error.filename else ''}")
+        _complain(f"{error.strerror or error}{f': {shown_name(str(error.filename))}' if error.filename else ''}")
         return WORLD_FAILED
     except Exception as error:  # a mistake in this program: still one line, and still an exit code
         _complain(
@@ -351,7 +353,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _complain(message: str) -> None:
     """One line on stderr; what a file or an argument said in it cannot move the cursor or turn the text around."""
-    print(f"inference-bench: {one_line(message)}", file=sys.stderr)
+    print(f"inference-bench: {one_line(without_overlong(message))}", file=sys.stderr)
 
 
 def _print_what_the_terminal_cannot_show_as_escapes() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 _UNUSUAL: Final = re.compile(r"[^\n -~]")
+_OVERLONG: Final = re.compile(r"(\S{60})\S{180,}(\S{60})")
 
 
 def print_json(value: Mapping[str, Any]) -> None:
@@ -26,6 +27,11 @@ def _escaped(found: re.Match[str]) -> str:
 def one_line(text: str) -> str:
     """The text as one line of which a terminal shows every character: what it would act on becomes a mark."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in " ".join(text.split()))
+
+
+def without_overlong(text: str) -> str:
+    """The text with every overlong word cut in its middle, such as a file's name of thousands of letters."""
+    return _OVERLONG.sub(lambda found: f"{found[1]}...{found[2]}", text)
 
 
 class ProgressLine:

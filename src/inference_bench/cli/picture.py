@@ -9,6 +9,7 @@ from typing import Final
 
 from inference_bench.charts import Spec
 from inference_bench.errors import RequestError
+from inference_bench.files import require_writable_name, shown_name, write_whole
 
 KINDS: Final = (".svg", ".html", ".json")
 
@@ -16,13 +17,13 @@ KINDS: Final = (".svg", ".html", ".json")
 def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this machine is known") -> None:
     """Write the chart as what the file's name says it is.
 
-    Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package
+    Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package, StorageError
     """
     require_chart_file(file)
     if spec is None:
         raise RequestError(f"there is nothing to draw: {nothing}")
     path = Path(file)
-    path.write_text(_text(spec, path.suffix), encoding="utf-8")
+    write_whole(path, _text(spec, path.suffix))
 
 
 def require_chart_file(file: str) -> None:
@@ -31,7 +32,8 @@ def require_chart_file(file: str) -> None:
     Raises:  RequestError for another name
     """
     if Path(file).suffix not in KINDS or file.endswith(("/", os.sep)):
-        raise RequestError(f"chart file {file!r} is of no known kind; end it in one of {', '.join(KINDS)}")
+        raise RequestError(f"chart file {shown_name(file)!r} is of no known kind; end it in one of {', '.join(KINDS)}")
+    require_writable_name(file, "chart file")
 
 
 def _text(spec: Spec, kind: str) -> str:

@@ -20,6 +20,7 @@ from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import is_path
 from inference_bench.facts.names import fold_name
+from inference_bench.files import require_file_name
 from inference_bench.hub import load_model
 from inference_bench.predict.engine_choice import choose_engine
 from inference_bench.predict.fit import cache_format, loaded_weights
@@ -77,6 +78,7 @@ class _Choice:
             profile = DEFAULT_PROFILE
         if profile is None:
             return self._modelled()
+        require_file_name(profile, "profile")
         if fold_name(profile) in map(fold_name, reference_profiles()):
             why = "a reference profile has a model and a machine of its own"
             refuse(options, ("model", "on", *_OF_A_MODEL), why)

@@ -17,8 +17,10 @@ from inference_bench.cli.server_options import DEFAULT_PROFILE, PRIMARY_SCHEDULE
 from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
 from inference_bench.facts.names import fold_name
+from inference_bench.files import require_file_name, require_writable_name, write_whole
 from inference_bench.metrics import Objective
 from inference_bench.simulate.candidates import ALL
+from inference_bench.simulate.estimate import work_ahead
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.study import Draw, Study, StudyReport, parse_rates, run_study
 from inference_bench.simulate.sweep import Backend, CaseResult, WorkloadRecipe
@@ -33,12 +35,17 @@ _SMALL: Final = 20_000  # requests that may travel to another process as they ar
 
 
 def run(options: argparse.Namespace) -> int:
-    """Simulate and print; exit 2 when nothing could run, 130 when it was interrupted."""
+    """Simulate and print; exit 1 when nobody was answered, 2 when nothing could run, 130 when it was interrupted."""
     if options.chart is not None:
         from inference_bench.cli.picture import require_chart_file  # late: charts load much
 
         require_chart_file(options.chart)
+    if options.records is not None:
+        require_writable_name(options.records, "file of records")
+    if options.save_profile is not None:
+        require_writable_name(options.save_profile, "file of the profile")
     if options.against is not None:
+        require_file_name(options.against, "log")
         from inference_bench.cli.against import run_against
 
         return run_against(options)
@@ -54,7 +61,7 @@ def run(options: argparse.Namespace) -> int:
         _write_files(report, options)
     _print(report, notes, options.json)
     if report.is_complete:
-        return 0
+        return 1 if report.nobody_was_answered else 0
     print(f"inference-bench: interrupted after {len(report.rows)} of {study.num_runs} runs", file=sys.stderr)
     return INTERRUPTED
 
@@ -139,6 +146,7 @@ def _run(study: Study, options: argparse.Namespace) -> StudyReport:
         ended += 1
         progress(f"{ended} of {study.num_runs} runs: {result.case.label}")
 
+    progress(_ahead(study))
     workers = None if options.workers is None else parse_count(options.workers, "workers")
     keeps = options.records is not None or (options.chart is not None and len(study.draws) == 1)
     try:
@@ -146,6 +154,18 @@ def _run(study: Study, options: argparse.Namespace) -> StudyReport:
         return run_study(study, workers, said, keeps_outcome=keeps, backend=backend, progress=going)
     finally:
         progress.done()
+
+
+def _ahead(study: Study) -> str:
+    """How much there is to do, of the first scheduler and draw as for all."""
+    workload, runs = study.draws[0].workload, f"{study.num_runs} run{'' if study.num_runs == 1 else 's'}"
+    if isinstance(workload, WorkloadRecipe):
+        return f"{runs} of {len(workload):,} requests"
+    ahead = work_ahead(workload, study.served.contenders[0].setup.scheduler)
+    return (
+        f"{runs} of {ahead.num_requests:,} requests, {ahead.output_tokens:,} tokens, {ahead.fewest_steps:,} to "
+        f"{ahead.most_steps:,} steps"
+    )
 
 
 def _write_files(report: StudyReport, options: argparse.Namespace) -> None:
@@ -156,7 +176,7 @@ def _write_files(report: StudyReport, options: argparse.Namespace) -> None:
         write_chart(_chart(report), options.chart, "too little ran")
     outcome = report.rows[0].result.outcome
     if options.records is not None and outcome is not None:
-        from inference_bench.measure.store import record_to_json, write_whole
+        from inference_bench.measure.store import record_to_json
         from inference_bench.simulate.summary import records_of
 
         write_whole(Path(options.records), "".join(f"{record_to_json(record)}\n" for record in records_of(outcome)))

@@ -18,6 +18,7 @@ from typing import Final
 from inference_bench.cli.given import number, refuse
 from inference_bench.cli.workload_options import DEFAULT_THINK_S, TRACE_FIXES
 from inference_bench.errors import RequestError
+from inference_bench.files import require_file_name
 from inference_bench.units import parse_count, parse_seconds, parse_tokens
 from inference_bench.workload import (
     REFERENCE_OUTPUT,
@@ -36,6 +37,7 @@ from inference_bench.workload import (
     read_trace,
     with_arrivals,
 )
+from inference_bench.workload.checks import require_rate
 
 _NOT_BESIDE_A_TRACE: Final = ("prompt_tokens", "output_tokens", "shared_prefix", "turns", "samples")
 
@@ -73,6 +75,7 @@ def _closed(workload: Workload, concurrency: str, options: argparse.Namespace) -
 
 def _from_trace(options: argparse.Namespace) -> Workload:
     refuse(options, _NOT_BESIDE_A_TRACE, "a trace brings its own requests")
+    require_file_name(options.trace, "trace")
     fixes = _fixes(options.trace_fix)
     workload = read_trace(
         options.trace,
@@ -88,7 +91,7 @@ def _from_trace(options: argparse.Namespace) -> Workload:
         return _replayed(workload, options)
     if options.time_scale is not None:
         raise RequestError("a rate and a time scale both scale a trace's times; give one of them")
-    rate = number(options.rate, "rate")
+    rate = _rate(options.rate)
     arrival = workload.arrival
     if options.arrivals is None and isinstance(arrival, OpenLoop) and arrival.times_s[-1] > 0:
         return workload.at_rate(rate)
@@ -141,7 +144,13 @@ def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_clos
 def _arrivals(options: argparse.Namespace, num_together: int) -> Arrivals:
     if options.rate is None:
         raise RequestError("nothing says how often requests are sent; give a rate, or a trace")
-    return parse_arrivals(options.arrivals or "poisson", number(options.rate, "rate") / num_together)
+    return parse_arrivals(options.arrivals or "poisson", _rate(options.rate) / num_together)
+
+
+def _rate(text: str) -> float:
+    rate = number(text, "rate")
+    require_rate(rate)
+    return rate
 
 
 def _samples(options: argparse.Namespace, is_closed: bool) -> int:

@@ -10,15 +10,16 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
+from inference_bench.errors import StorageError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.source import Source
+from inference_bench.files import write_whole
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.measure.files import cache_folder
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
@@ -74,11 +75,9 @@ def remember_probe(result: ProbeResult, folder: Path | None = None) -> None:
         "note": "; ".join(result.notes),
         "as_of": datetime.now(UTC).date().isoformat(),
     }
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with suppress(OSError):
+    with suppress(OSError, StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_text(json.dumps(kept, allow_nan=False), encoding="utf-8")
-        temporary.replace(path)
+        write_whole(path, json.dumps(kept, allow_nan=False))
 
 
 def _name(identity: MachineIdentity) -> str:

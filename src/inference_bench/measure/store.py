@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import re
 import stat
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ from types import NoneType
 from typing import Any, Final, NoReturn, Self, get_args, get_origin, get_type_hints
 
 from inference_bench.errors import MeasurementError, RunFolderError, StorageError
+from inference_bench.files import shown_name, write_whole
 from inference_bench.records import RequestRecord
 from inference_bench.units import MEBI
 
@@ -207,24 +207,6 @@ class RunFolder:
         write_whole(self.path / META_FILE, text)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all.
-
-    Raises:   StorageError
-    """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except OSError as error:
-        with suppress(OSError):
-            temporary.unlink()
-        raise _storage_error(path, error) from None
-
-
 def read_json_object(path: Path) -> dict[str, object]:
     """The JSON object in a run's file.
 
@@ -300,4 +282,4 @@ def _make_new_folder(parent: Path, stem: str) -> Path:
 
 
 def _storage_error(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"could not write {path}: {(error.strerror or type(error).__name__).lower()}")
+    return StorageError(f"could not write {shown_name(path)}: {(error.strerror or type(error).__name__).lower()}")

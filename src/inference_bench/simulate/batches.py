@@ -15,13 +15,12 @@ from __future__ import annotations
 import math
 from itertools import pairwise
 
-from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
 from inference_bench.simulate.outcome import Outcome, Progress, TimelineLog
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.server import REFERENCE, ArrivalQueue, pooled_gaps
-from inference_bench.simulate.settings import Policy, ServerSetup
+from inference_bench.simulate.settings import Policy, ServerSetup, never_admitted
 from inference_bench.simulate.step_time import StepPart, StepTime
 from inference_bench.workload import Workload
 
@@ -92,10 +91,7 @@ class BatchServer:
             used += memory.sequence_bytes(sequence.prompt_tokens + settings.max_output_tokens)
             if used > limit:
                 if count == 0:
-                    raise RequestError(
-                        f"request {sequence.index} can never be admitted: its prompt and the longest answer allowed need {used} "
-                        f"bytes of cache, allowed are {limit}"
-                    )
+                    raise never_admitted(sequence.index, sequence.prompt_tokens, used, self._setup)
                 return head[:count]
         return head
 

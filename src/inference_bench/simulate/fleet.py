@@ -21,10 +21,10 @@ from inference_bench.simulate.answers import Answers, sequence_of
 from inference_bench.simulate.autoscaling import Autoscaler, ScalingEvent
 from inference_bench.simulate.disaggregated import Disaggregation, FirstTokens, Transfer
 from inference_bench.simulate.events import Events, Kind
-from inference_bench.simulate.failures import FailureClock, FailureSettings
+from inference_bench.simulate.failures import FailureClock, FailureSettings, refuse_endless_failures
 from inference_bench.simulate.fleet_outcome import FleetOutcome, FleetRun, fleet_outcome
 from inference_bench.simulate.fleet_setup import FleetSetup
-from inference_bench.simulate.outcome import Progress
+from inference_bench.simulate.outcome import MOST_RUN_S, Progress, end_of_clock
 from inference_bench.simulate.pool import Pool
 from inference_bench.simulate.replica import Replica, ReplicaSetup, State
 from inference_bench.simulate.sequence import Sequence
@@ -37,8 +37,10 @@ def simulate_fleet(
 ) -> FleetOutcome:
     """A workload on several servers under iteration-level policies.
 
-    Raises:  RequestError naming a request that can never run on the replica that it was sent to
+    Raises:  RequestError naming a request that can never run on the replica that it was sent to, for more failures than can be
+             simulated, or a run beyond the end of the clock
     """
+    refuse_endless_failures(fleet.failures, fleet.most_replicas, workload)
     return fleet_outcome(_Fleet(workload, fleet).run(progress), objective or Objective())
 
 
@@ -91,6 +93,8 @@ class _Fleet:
                 )
             run.in_system_s += (self._num_arrived - run.num_ended) * (now_s - self._now_s)
             self._now_s = now_s
+            if now_s > MOST_RUN_S:
+                raise end_of_clock(now_s)
             self._events.happen(now_s, Kind.READY)
             for index in self._arrivals.take(now_s):
                 self._num_arrived += 1

@@ -55,6 +55,15 @@ class FleetSetup:
         """Those that are there from the start, by index."""
         return self.replicas + (() if self.disaggregation is None else self.disaggregation.decode)
 
+    @property
+    def most_replicas(self) -> int:
+        """How many there may be at once."""
+        split = self.disaggregation
+        count = len(self.replicas) if self.autoscaling is None else self.autoscaling.max_replicas
+        if split is None:
+            return count
+        return count + (len(split.decode) if split.autoscaling is None else split.autoscaling.max_replicas)
+
     def _require_existing_replicas(self) -> None:
         grows = self.autoscaling is not None or (
             self.disaggregation is not None and self.disaggregation.autoscaling is not None

@@ -12,10 +12,21 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from inference_bench.errors import RequestError
 from inference_bench.workload import Workload
+from inference_bench.workload.checks import MOST_SPAN_S
 
 TIMELINE_POINTS: Final = 1024
+MOST_RUN_S: Final = 2 * MOST_SPAN_S  # what came by the end of a schedule has as long to end
 Progress: TypeAlias = Callable[[int, int], None]  # gets (ended, all) requests now and then
+
+
+def end_of_clock(now_s: float) -> RequestError:
+    """The error of a run that goes on for so long that its clock loses steps."""
+    return RequestError(
+        f"the run goes on to {now_s:.3g} s, and beyond {MOST_RUN_S:g} s a clock cannot tell steps apart: give shorter steps, waits "
+        "or times down"
+    )
 
 
 @dataclass(frozen=True, slots=True)

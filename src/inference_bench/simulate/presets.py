@@ -35,8 +35,8 @@ VLLM_BLOCK_TOKENS: Final = 16
 class EnginePreset:
     """An engine's scheduler as settings.
 
-    Where:  mirrors names the version whose rules these are; left_out what of it is not simulated; memory_share is how much
-            of a device the engine takes for weights, cache and its own buffers together
+    Where:  mirrors names the version whose rules these are, limits its own limits; left_out what of it is not simulated;
+            memory_share is how much of a device the engine takes for weights, cache and its own buffers together
     """
 
     name: str
@@ -44,12 +44,23 @@ class EnginePreset:
     block_size: int
     memory_share: float
     mirrors: str
+    limits: str
     left_out: tuple[str, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What a result says of it."""
-        return (f"scheduler: {self.mirrors}", *(f"not simulated: {each}" for each in self.left_out))
+        """What a result says of it at its own limits."""
+        return self._noted(self.limits)
+
+    def notes_at(self, scheduler: SchedulerSettings, why: str) -> tuple[str, ...]:
+        """What a result says of it where the limits may be others, and why they are."""
+        own = self.scheduler
+        if (own.max_running, own.budget) == (scheduler.max_running, scheduler.budget):
+            return self.notes
+        return self._noted(f"{scheduler.max_running} sequences and {scheduler.budget} positions a step, {why}")
+
+    def _noted(self, limits: str) -> tuple[str, ...]:
+        return (f"scheduler: {self.mirrors}: {limits}", *(f"not simulated: {each}" for each in self.left_out))
 
 
 def vllm_settings(max_running: int = 256, token_budget: int = 2048, *, prefix_cache: bool = False) -> SchedulerSettings:
@@ -77,7 +88,8 @@ def _presets() -> tuple[EnginePreset, ...]:
         scheduler=vllm_settings(),
         block_size=VLLM_BLOCK_TOKENS,
         memory_share=0.9,
-        mirrors="vLLM 0.19.0, V1: 256 sequences and 2048 positions a step, as its server sets on cards below 70 GiB",
+        mirrors="vLLM 0.19.0, V1",
+        limits="256 sequences and 2048 positions a step, as its server sets on cards below 70 GiB",
         left_out=("prefix caching unless asked for", "groups of layers that share one pool of blocks"),
     )
     return (
@@ -86,7 +98,7 @@ def _presets() -> tuple[EnginePreset, ...]:
             vllm,
             name="vllm-large",
             scheduler=vllm_settings(1024, 8192),
-            mirrors="vLLM 0.19.0, V1: 1024 sequences and 8192 positions a step, as its server sets on cards of 70 GiB or more",
+            limits="1024 sequences and 8192 positions a step, as its server sets on cards of 70 GiB or more",
         ),
         EnginePreset(
             name="sglang",
@@ -101,7 +113,8 @@ def _presets() -> tuple[EnginePreset, ...]:
             ),
             block_size=1,
             memory_share=0.88,
-            mirrors="SGLang 0.5: prompts before decoding, 8192 positions a chunk, 0.7 of the rest of each answer kept free",
+            mirrors="SGLang 0.5, prompts before decoding, 0.7 of the rest of each answer kept free",
+            limits="256 sequences and 8192 positions a chunk",
             left_out=("the decay of the share kept free", "the radix cache unless asked for", "overlap of scheduling"),
         ),
         EnginePreset(
@@ -117,7 +130,8 @@ def _presets() -> tuple[EnginePreset, ...]:
             ),
             block_size=1,
             memory_share=1.0,
-            mirrors="llama.cpp server of 2026: 4 slots, batches of 2048 computed 512 at a time, decoding first",
+            mirrors="llama.cpp server of 2026, decoding first, batches computed 512 positions at a time",
+            limits="4 slots and batches of 2048",
             left_out=("slots' fixed share of the context", "prompts kept in slots", "context shift"),
         ),
     )

@@ -62,22 +62,27 @@ def run_in_processes(
 
     Raises:  WorldError where no process can start
     """
-    pool = _Pool(work, items, num_processes)
-    try:
-        yield from pool.results()
-    finally:
-        pool.end()
+    pool = _Pool(work, items)
+    with _own_tracker():
+        try:
+            pool.start(num_processes)
+            yield from pool.results()
+        finally:
+            pool.end()
 
 
 class _Pool:
     """Processes that take one item after the other."""
 
-    def __init__(self, work: Callable[[Any], Any], items: Sequence[Any], num_processes: int) -> None:
+    def __init__(self, work: Callable[[Any], Any], items: Sequence[Any]) -> None:
         self._work, self._items = work, items
         self._waiting = deque(range(len(items)))
         self._was_ready = False
         self._workers: list[_Worker] = []
-        for _ in range(min(num_processes, len(items))):
+
+    def start(self, num_processes: int) -> None:
+        """So many processes, but none without an item."""
+        for _ in range(min(num_processes, len(self._items))):
             self._start()
 
     def results(self) -> Iterator[tuple[int, Any]]:
@@ -147,9 +152,9 @@ class _Pool:
         try:
             with _unheard_interrupts():
                 process.start()
+                self._workers.append(_Worker(process, own))  # before an interrupt is heard, so that it is ended too
         finally:
             other.close()
-        self._workers.append(_Worker(process, own))
 
     def end(self) -> None:
         """No process stays."""
@@ -182,6 +187,24 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+@contextmanager
+def _own_tracker() -> Iterator[None]:
+    """The process that Python starts beside spawned ones ends with them, if it was started for them.
+
+    Where:  left alone it ends a moment after this program, and where nobody waits for orphans, as in a container without an
+            init, it stays in the list of processes for good
+    """
+    from multiprocessing import resource_tracker
+
+    tracker: Any = getattr(resource_tracker, "_resource_tracker", None)
+    is_mine = getattr(tracker, "_pid", 0) is None
+    try:
+        yield
+    finally:
+        if is_mine and hasattr(tracker, "_stop"):
+            tracker._stop()
 
 
 @contextmanager

@@ -10,15 +10,19 @@ from __future__ import annotations
 from array import array
 from enum import StrEnum
 from operator import add
+from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.batches import simulate_batches
-from inference_bench.simulate.outcome import Outcome, Progress
+from inference_bench.simulate.estimate import work_ahead
+from inference_bench.simulate.outcome import MOST_RUN_S, Outcome, Progress, end_of_clock
 from inference_bench.simulate.server import simulate_steps
 from inference_bench.simulate.settings import (
+    MOST_BYTES,
     BudgetRule,
     Order,
+    Policy,
     Preemption,
     SchedulerSettings,
     ServerSetup,
@@ -41,17 +45,43 @@ def simulate(
     setup: ServerSetup,
     step_time: StepTime,
     objective: Objective | None = None,
-    engine: Engine = Engine.AUTO,
+    engine: Engine | str = Engine.AUTO,
     progress: Progress | None = None,
 ) -> Outcome:
     """What this server would do with this workload.
 
     Where:   progress gets (ended, all) requests
-    Raises:  RequestError naming a request that can never run, or for an engine that cannot do what is asked;
+    Raises:  RequestError naming a request that can never run, for an engine that cannot do what is asked, or a run beyond the
+             end of the clock;
              MissingExtraError for the compiled engine without numba
     """
-    objective = objective or Objective()
+    objective, engine = objective or Objective(), known_engine(engine)
     refuse_what_never_fits(workload, setup)
+    outcome = _run(workload, setup, step_time, objective, engine, progress)
+    end_s = max(outcome.last_token_s)
+    if not end_s <= MOST_RUN_S:
+        raise end_of_clock(end_s)
+    return outcome
+
+
+def known_engine(engine: Engine | str) -> Engine:
+    """The engine of this name.
+
+    Raises:  RequestError
+    """
+    if not isinstance(engine, str) or engine not in set(Engine):
+        raise RequestError(f"no engine of the simulator is called {str(engine)[:40]!r}; known: {', '.join(Engine)}")
+    return Engine(engine)
+
+
+def _run(
+    workload: Workload,
+    setup: ServerSetup,
+    step_time: StepTime,
+    objective: Objective,
+    engine: Engine,
+    progress: Progress | None,
+) -> Outcome:
     reason = needs_reference(setup.scheduler)
     if engine is Engine.REFERENCE or (engine is Engine.AUTO and reason is not None):
         run = simulate_batches if setup.scheduler.is_batched else simulate_steps
@@ -60,9 +90,8 @@ def simulate(
         raise RequestError(f"the {engine} engine does not do {reason}; the reference engine does")
     from inference_bench.simulate.kernel.engine import simulate_arrays
 
-    return simulate_arrays(
-        workload, setup, step_time, objective, is_compiled=_compiles(engine, workload), progress=progress
-    )
+    is_compiled = _compiles(engine, workload, setup.scheduler)
+    return simulate_arrays(workload, setup, step_time, objective, is_compiled=is_compiled, progress=progress)
 
 
 def needs_reference(settings: SchedulerSettings) -> str | None:
@@ -83,30 +112,53 @@ def needs_reference(settings: SchedulerSettings) -> str | None:
     return None
 
 
-def _compiles(engine: Engine, workload: Workload) -> bool:
+def _compiles(engine: Engine, workload: Workload, settings: SchedulerSettings) -> bool:
     """Whether to run compiled: where asked; else where that is ready and worth loading, or where compiling surely pays."""
     if engine is not Engine.AUTO:
         return engine is Engine.COMPILED
-    count = len(workload.requests)
-    if count < _WORTH_LOADING:
+    count, steps = len(workload.requests), work_ahead(workload, settings).expected_steps
+    if count < _WORTH_LOADING and steps < _STEPS_WORTH_LOADING:
         return False
     from inference_bench.simulate.kernel.compiled import is_available, is_ready
 
-    return is_ready() or (count >= _WORTH_COMPILING and is_available())
+    return is_ready() or ((count >= _WORTH_COMPILING or steps >= _STEPS_WORTH_COMPILING) and is_available())
 
 
-_WORTH_LOADING = 5_000
-_WORTH_COMPILING = 1_000_000
+_WORTH_LOADING: Final = 5_000  # requests
+_WORTH_COMPILING: Final = 1_000_000
+_STEPS_WORTH_LOADING: Final = 1_000_000  # a second or two of the plain engine
+_STEPS_WORTH_COMPILING: Final = 200_000_000
+
+
+def _refuse_longer_than_allowed(workload: Workload, settings: SchedulerSettings) -> None:
+    """Where memory is kept for the longest answer allowed, none may be longer."""
+    if not settings.keeps_for_longest:
+        return
+    outputs, allowed = workload.requests.output_tokens, settings.max_output_tokens
+    if max(outputs) > allowed:
+        index = next(index for index, length in enumerate(outputs) if length > allowed)
+        raise RequestError(
+            f"request {index} (counted from 0) answers with {outputs[index]} tokens, and the policy {settings.policy} keeps memory "
+            f"for answers of up to {allowed}; allow longer answers"
+        )
 
 
 def refuse_what_never_fits(workload: Workload, setup: ServerSetup) -> None:
-    """A request whose cache is larger than all of it is named before anything runs.
+    """A request whose cache is larger than all of it, or whose answer is longer than is allowed, is named first.
 
     Raises:  RequestError
     """
-    if setup.scheduler.policy.value == "static":
-        return
     memory, asked = setup.memory, workload.requests
+    is_unchecked = setup.scheduler.policy is Policy.STATIC
+    answer = max(max(asked.output_tokens), setup.scheduler.max_output_tokens)
+    most = memory.sequence_bytes(max(asked.prompt_tokens) + answer)
+    if most * (min(setup.scheduler.max_batch, len(asked)) if is_unchecked else 1) > MOST_BYTES:
+        raise RequestError(
+            f"the longest prompt with the longest answer allowed takes {most} bytes of cache, too much to be added up; give fewer "
+            "bytes a position, or shorter answers"
+        )
+    if is_unchecked:
+        return
     totals = array("q", map(add, asked.prompt_tokens, asked.output_tokens))
     longest = max(totals)
     needed = memory.sequence_bytes(longest - 1)
@@ -116,3 +168,4 @@ def refuse_what_never_fits(workload: Workload, setup: ServerSetup) -> None:
             f"request {index} can never fit: its {asked.prompt_tokens[index]} prompt and {asked.output_tokens[index]} output "
             f"tokens need {needed} bytes of cache, there are {memory.budget_bytes}"
         )
+    _refuse_longer_than_allowed(workload, setup.scheduler)

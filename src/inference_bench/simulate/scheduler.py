@@ -26,6 +26,8 @@ from inference_bench.simulate.settings import (
     Policy,
     Preemption,
     SchedulerSettings,
+    ServerSetup,
+    never_admitted,
 )
 
 
@@ -174,10 +176,8 @@ class Scheduler:
             self._admit_chunks(plan)
         if not self.running:
             head = self.waiting[self._head() or 0]
-            raise RequestError(
-                f"request {head.index} ({head.known_tokens} tokens to read) can never be admitted: it needs "
-                f"{self._charge(head)} bytes of cache, allowed are {self._admission_limit}"
-            )
+            setup = ServerSetup(self._settings, self._memory)
+            raise never_admitted(head.index, head.known_tokens, self._charge(head), setup)
         if not any(grant.new for grant in plan.grants):
             raise RequestError(
                 f"the policy {self._settings.policy} makes no progress: {len(self.running)} run and none is given a position"

@@ -14,9 +14,11 @@ from enum import StrEnum
 from typing import Final
 
 from inference_bench.errors import RequestError
+from inference_bench.workload.checks import MOST_SPAN_S, require_count
 
 REFERENCE_MAX_OUTPUT: Final = 4000
 UNLIMITED: Final = 1 << 40  # positions of a step that has no budget
+MOST_BYTES: Final = 1 << 62  # sums of them stay within 64 bits
 
 
 class Policy(StrEnum):
@@ -98,8 +100,7 @@ class KvMemory:
             (self.block_size, "block size", 1),
             (self.state_bytes, "state of a sequence", 0),
         ):
-            if not isinstance(value, int) or isinstance(value, bool) or value < least:
-                raise RequestError(f"the {what} is {value!r}; it must be a whole number of at least {least}")
+            require_count(value, what, least, MOST_BYTES)
         if any(window.max_positions < 1 or window.bytes_per_position < 0 for window in self.windows):
             raise RequestError("a window keeps at least 1 position of 0 bytes or more")
         if self.bytes_per_position == 0 and not self.windows and self.state_bytes == 0:
@@ -171,6 +172,7 @@ class SchedulerSettings:
     speculation: Speculation | None = None
 
     def __post_init__(self) -> None:
+        self._require_kinds()
         for value, what in (
             (self.max_running, "sequences that run"),
             (self.max_output_tokens, "longest answer"),
@@ -180,14 +182,39 @@ class SchedulerSettings:
         ):
             if not isinstance(value, int) or isinstance(value, bool) or value < 1:
                 raise RequestError(f"the {what}: {value!r}; a whole number of at least 1 is needed")
+            if value > UNLIMITED:
+                raise RequestError(f"the {what}: {value!r}; at most {UNLIMITED} can be counted")
         if not 0 < self.admission_share <= 1:
             raise RequestError(f"the admission share {self.admission_share} is not above 0 and at most 1")
-        if not 0 <= self.dispatch_timeout_s < math.inf:
-            raise RequestError(f"the dispatch timeout {self.dispatch_timeout_s} s is not a time of 0 or more")
+        if not 0 <= self.dispatch_timeout_s <= MOST_SPAN_S:
+            raise RequestError(
+                f"the dispatch timeout {self.dispatch_timeout_s} s is not a time of 0 or more, up to {MOST_SPAN_S:g} s"
+            )
         if not 0 < self.swap_bytes_per_s < math.inf:
             raise RequestError(f"the link for swapping, {self.swap_bytes_per_s} bytes/s, must be above 0")
         if not 0 <= self.new_token_ratio <= 1:
             raise RequestError(f"the share kept free for new tokens, {self.new_token_ratio}, is not within 0 to 1")
+
+    def _require_kinds(self) -> None:
+        for value, kind, what in (
+            (self.policy, Policy, "policy"),
+            (self.preemption, Preemption, "way of giving way"),
+            (self.order, Order, "order of admission"),
+            (self.budget_rule, BudgetRule, "rule for the budget"),
+            (self.admission_check, AdmissionCheck, "check before admission"),
+        ):
+            if not isinstance(value, kind):
+                known = ", ".join(f"{kind.__name__}.{each.name}" for each in kind)
+                raise RequestError(f"the {what} is {str(value)[:40]!r}; give one of {known}")
+        if self.speculation is not None and not isinstance(self.speculation, Speculation):
+            raise RequestError(
+                f"the speculation is {str(self.speculation)[:40]!r}; give a Speculation of drafted tokens and acceptance, or None"
+            )
+
+    @property
+    def keeps_for_longest(self) -> bool:
+        """Whether a request is admitted only where the longest answer allowed would fit."""
+        return self.policy in (Policy.RESERVE, Policy.STATIC_MEMORY, Policy.DYNAMIC)
 
     @property
     def budget(self) -> int:
@@ -212,3 +239,18 @@ class ServerSetup:
     scheduler: SchedulerSettings
     memory: KvMemory
     notes: tuple[str, ...] = field(default=())
+
+
+def never_admitted(index: int, num_tokens: int, needed: int, setup: ServerSetup) -> RequestError:
+    """The error of a request that no step will ever take.
+
+    Where:  num_tokens are those that it has to read, needed the bytes for which it would have to find room
+    """
+    settings = setup.scheduler
+    allowed = int(settings.admission_share * setup.memory.budget_bytes)
+    cause = "it needs"
+    if settings.keeps_for_longest:
+        cause = f"its prompt and the longest answer allowed ({settings.max_output_tokens} tokens) need"
+    return RequestError(
+        f"request {index} ({num_tokens} tokens to read) can never be admitted: {cause} {needed} bytes of cache, allowed are {allowed}"
+    )

@@ -13,24 +13,37 @@ fraction}, source, as_of.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.errors import RequestError, StorageError
-from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.errors import RequestError, UnknownNameError
+from inference_bench.facts.fields import shown
+from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.names import fold_name
+from inference_bench.files import open_regular, shown_name, write_whole
 from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.simulate.step_sources import Link, Shares, step_time_of
+from inference_bench.simulate.json_text import parse_json
+from inference_bench.simulate.step_sources import (
+    LINK_LATENCIES,
+    LINK_RATES,
+    OWN_TIMES_S,
+    PEAK_SHARES,
+    SERIAL_SHARES,
+    Link,
+    Shares,
+    step_time_of,
+)
 from inference_bench.simulate.step_time import StepTime
 
 KIND: Final = "inference-bench profile"
 _VERSION: Final = 1
 _TEXTS: Final = ("machine", "engine", "model", "source", "as_of")
 _MOST_BYTES: Final = 1 << 20
+_MOST_DEVICES: Final = 1 << 16
+_ERRORS: Final = (-1.0, 1e30)  # of the fit: simulated over measured, less one
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +69,7 @@ class StepProfile:
 
         Raises:  RequestError for another machine: efficiencies belong to a card and its kernels
         """
-        if fold_name(machine.name) != fold_name(self.machine):
+        if _same_name(machine.name) != _same_name(self.machine):
             raise RequestError(
                 f"the profile was fitted on {self.machine}, and efficiencies do not carry over to {machine.name}; fit one there"
             )
@@ -64,6 +77,14 @@ class StepProfile:
         where = f"{self.engine} with {self.model} on {self.devices} × {self.machine}"
         note = f"efficiencies fitted on {where}, as of {self.as_of} ({self.source})"
         return replace(found, origin=Origin.PREDICTED, notes=(note, *found.notes))
+
+
+def _same_name(machine: str) -> str:
+    """One name for a machine that goes by several."""
+    try:
+        return fold_name(hardware(machine).name)
+    except UnknownNameError:
+        return fold_name(machine)
 
 
 def save_profile(profile: StepProfile, path: Path) -> None:
@@ -86,10 +107,7 @@ def save_profile(profile: StepProfile, path: Path) -> None:
         "link": None if link is None else {"bytes_per_s": link.bytes_per_s, "latency_s": link.latency_s},
         "errors": dict(profile.errors),
     }
-    try:
-        path.write_text(json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n", encoding="utf-8")
-    except OSError as error:
-        raise StorageError(f"the profile could not be written to {path}: {error.strerror or error}") from None
+    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_profile(path: Path) -> StepProfile:
@@ -98,10 +116,13 @@ def load_profile(path: Path) -> StepProfile:
     Raises:  RequestError naming what is wrong with it
     """
     try:
-        text = path.read_bytes()[:_MOST_BYTES].decode("utf-8")
-        values = json.loads(text)
-    except (OSError, ValueError, RecursionError) as error:
-        raise RequestError(f"{path} cannot be read as a profile: {error}") from None
+        with open_regular(path) as file:
+            values = parse_json(file.read(_MOST_BYTES).decode("utf-8"))
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise RequestError(f"{shown_name(path)} cannot be read as a profile: {why}") from None
+    except ValueError as error:
+        raise RequestError(f"{shown_name(path)} cannot be read as a profile: {error}") from None
     if not isinstance(values, dict) or values.get("kind") != KIND or values.get("version") != _VERSION:
         raise RequestError(f'{path} is no profile: it must be an object with kind "{KIND}" and version {_VERSION}')
     return _profile(values, path)
@@ -112,17 +133,19 @@ def _profile(values: Mapping[str, Any], path: Path) -> StepProfile:
     if missing := [name for name, text in texts.items() if not isinstance(text, str) or not text]:
         raise RequestError(f"{path}: {', '.join(missing)} of the profile must be text")
     devices = values.get("devices", 1)
-    if not isinstance(devices, int) or isinstance(devices, bool) or devices < 1:
-        raise RequestError(f"{path}: devices of the profile is {devices!r}; a whole number of at least 1 is needed")
+    if not isinstance(devices, int) or isinstance(devices, bool) or not 1 <= devices <= _MOST_DEVICES:
+        raise RequestError(
+            f"{path}: devices of the profile is {shown(devices)}; a whole number from 1 to {_MOST_DEVICES} is needed"
+        )
     errors = values.get("errors") or {}
     if not isinstance(errors, Mapping):
         raise RequestError(f"{path}: errors of the profile must be an object of fractions")
     shares = Shares(
-        bandwidth=_number(values, "bandwidth_share", path),
-        compute=_number(values, "compute_share", path),
-        fixed_s=_number(values, "fixed_s", path, 0.0),
-        sequence_s=_number(values, "sequence_s", path, 0.0),
-        serial=_number(values, "serial_share", path, 0.0),
+        bandwidth=_number(values, "bandwidth_share", path, PEAK_SHARES),
+        compute=_number(values, "compute_share", path, PEAK_SHARES),
+        fixed_s=_number(values, "fixed_s", path, OWN_TIMES_S, 0.0),
+        sequence_s=_number(values, "sequence_s", path, OWN_TIMES_S, 0.0),
+        serial=_number(values, "serial_share", path, SERIAL_SHARES, 0.0),
     )
     return StepProfile(
         shares=shares,
@@ -133,7 +156,7 @@ def _profile(values: Mapping[str, Any], path: Path) -> StepProfile:
         as_of=str(texts["as_of"]),
         devices=devices,
         link=_link(values.get("link"), path),
-        errors={str(name): _number(errors, name, path) for name in errors},
+        errors={str(name): _number(errors, name, path, _ERRORS) for name in errors},
     )
 
 
@@ -142,11 +165,19 @@ def _link(values: object, path: Path) -> Link | None:
         return None
     if not isinstance(values, Mapping):
         raise RequestError(f"{path}: link of the profile must be an object of bytes_per_s and latency_s, or null")
-    return Link(_number(values, "bytes_per_s", path), _number(values, "latency_s", path), "the link is the profile's")
+    rate, latency_s = (
+        _number(values, name, path, limits)
+        for name, limits in (("bytes_per_s", LINK_RATES), ("latency_s", LINK_LATENCIES))
+    )
+    return Link(rate, latency_s, "the link is the profile's")
 
 
-def _number(values: Mapping[str, Any], name: str, path: Path, default: float | None = None) -> float:
-    value = values.get(name, default)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise RequestError(f"{path}: {name} of the profile is {str(value)[:40]!r}; a number is needed")
+def _number(
+    values: Mapping[str, Any], name: str, path: Path, limits: tuple[float, float], default: float | None = None
+) -> float:
+    value, (least, most) = values.get(name, default), limits
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
+        raise RequestError(
+            f"{path}: {name} of the profile is {shown(value)}; a number between {least:g} and {most:g} is needed"
+        )
     return float(value)

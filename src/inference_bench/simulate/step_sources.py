@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from inference_bench.accounting.communication import count_all_reduce_bytes, count_all_reduces
 from inference_bench.accounting.parallel import rank_model, rank_weights
 from inference_bench.errors import RequestError, UnknownNameError
+from inference_bench.facts.fields import shown
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import ModelSpec
 from inference_bench.origin import Origin
@@ -22,7 +23,7 @@ from inference_bench.roofline import roof
 from inference_bench.simulate.settings import KvMemory
 from inference_bench.simulate.step_time import Coefficients, StepTime
 from inference_bench.simulate.step_work import work_form
-from inference_bench.units import GIGA, TERA, format_fraction, format_seconds, format_si
+from inference_bench.units import GIGA, KILO, TERA, format_fraction, format_seconds, format_si
 
 if TYPE_CHECKING:
     from inference_bench.predict.efficiency import OwnMeasurements
@@ -94,6 +95,7 @@ class Link:
 
     Where:  latency_s is that of one all-reduce of nothing; note says where both are from
     Unit:   bytes a second in one direction, seconds
+    Raises:  RequestError for less than 1 kB/s or more than 1 PB/s, far beyond every link, or a message of more than a minute
     """
 
     bytes_per_s: float
@@ -101,10 +103,18 @@ class Link:
     note: str
 
     def __post_init__(self) -> None:
-        if not (0 < self.bytes_per_s < float("inf") and 0 <= self.latency_s < float("inf")):
-            raise RequestError(
-                f"a link of {self.bytes_per_s} bytes/s with {self.latency_s} s a message; above 0 and 0 or more are needed"
-            )
+        _require_within(self.bytes_per_s, LINK_RATES, "bytes a second of a link")
+        _require_within(self.latency_s, LINK_LATENCIES, "seconds a message of a link")
+
+
+LINK_RATES: Final = (1.0 * KILO, 1.0 * KILO * TERA)
+LINK_LATENCIES: Final = (0.0, 60.0)
+
+
+def _require_within(value: float, limits: tuple[float, float], what: str) -> None:
+    least, most = limits
+    if not least <= value <= most:
+        raise RequestError(f"the {what} is {shown(value)}; it must lie between {least:g} and {most:g}")
 
 
 PCIE_LATENCY_S: Final = 20e-6
@@ -146,7 +156,8 @@ class Shares:
     Where:  bandwidth and compute are shares of the published peaks; serial is the share of the shorter of memory and
             compute time that is not overlapped; the defaults are the bound
     Unit:   fractions; seconds a step, a sequence
-    Raises:  RequestError for a share that is not above 0, or a time below 0
+    Raises:  RequestError for a share of less than 0.001 (a fault, not an efficiency) or more than 1.5 (a published peak may be
+             a base clock's, never as wrong as that), a step of more than 1000 s, or a serial share beyond 1
     """
 
     bandwidth: float = 1.0
@@ -156,14 +167,11 @@ class Shares:
     serial: float = 0.0
 
     def __post_init__(self) -> None:
-        for what in ("bandwidth", "compute"):
-            if not 0 < getattr(self, what) < _LARGEST_SHARE:
-                raise RequestError(
-                    f"the share of {what} is {getattr(self, what)}; it must be above 0 and below {_LARGEST_SHARE}"
-                )
-        for what in ("fixed_s", "sequence_s", "serial"):
-            if not 0 <= getattr(self, what) < _LARGEST_SHARE:
-                raise RequestError(f"{what} of a step is {getattr(self, what)}; it must be 0 or more, and finite")
+        _require_within(self.bandwidth, PEAK_SHARES, "share of bandwidth")
+        _require_within(self.compute, PEAK_SHARES, "share of compute")
+        _require_within(self.fixed_s, OWN_TIMES_S, "fixed time of a step")
+        _require_within(self.sequence_s, OWN_TIMES_S, "time of a sequence in a step")
+        _require_within(self.serial, SERIAL_SHARES, "share of a step that is not overlapped")
 
     @property
     def is_bound(self) -> bool:
@@ -171,10 +179,11 @@ class Shares:
         return self == Shares()
 
 
-_LARGEST_SHARE: Final = 1_000.0
+PEAK_SHARES: Final = (1e-3, 1.5)
+SERIAL_SHARES: Final = (0.0, 1.0)
+OWN_TIMES_S: Final = (0.0, 1_000.0)
 BOUND_SHARES: Final = Shares()
 # the middle of the usual planning factors (70-90 % and 40-60 %), and a millisecond a step for what is no kernel
-PLANNING_SHARES: Final = Shares(bandwidth=0.8, compute=0.5, fixed_s=1e-3)
 
 
 def step_time_of(
@@ -313,5 +322,10 @@ def engine_step_time(
         origin=Origin.PREDICTED,
         source=f"the expectation of {setting.engine} {'in service' if in_service else 'alone'} with {served.model.name} on "
         f"{devices} × {machine.name}",
-        notes=tuple(describe_expectation(setting, own, Pace.IN_SERVICE)),
+        notes=tuple(map(_without_intervals, describe_expectation(setting, own, Pace.IN_SERVICE))),
     )
+
+
+def _without_intervals(note: str) -> str:
+    """What expected times rest on, less what it says of intervals: a step has one time here."""
+    return note.partition("; intervals hold")[0]

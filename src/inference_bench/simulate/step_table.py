@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from inference_bench.accounting.work import SequenceStep
 from inference_bench.errors import MeasurementTableError, RequestError
+from inference_bench.facts.fields import shown
 from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import StepCost
 from inference_bench.simulate.kernel.pricing import grid_size
@@ -31,6 +32,10 @@ from inference_bench.units import KILO
 if TYPE_CHECKING:
     from inference_bench.simulate.step_sources import StepRange
 
+_SHORTEST_S: Final = 1e-9  # no device starts anything in less
+_LONGEST_S: Final = (
+    1_000_000.0  # eleven days: what is longer is a wrong unit, and sums of such times lose their precision
+)
 _NO_WORK: Final = Coefficients(0.0, 0.0, 0.0, 0.0, 1.0, 1.0)
 
 
@@ -47,12 +52,14 @@ class Grid:
 
     def __post_init__(self) -> None:
         for axis, what in ((self.rows, "rows"), (self.columns, "columns")):
-            if not axis or any(after <= before for before, after in pairwise(axis)):
-                raise RequestError(f"the {what} of a table of step times, {list(axis)[:8]}, must be there and grow")
+            if not axis or not 0 <= min(axis) <= max(axis) < math.inf or any(not a < b for a, b in pairwise(axis)):
+                raise RequestError(
+                    f"the {what} of a table of step times, {list(axis)[:8]}, must be there, 0 or more, and grow"
+                )
         if len(self.seconds) != len(self.rows) or any(len(row) != len(self.columns) for row in self.seconds):
             raise RequestError("a table of step times needs one time for each row and column")
-        if any(not 0 <= value < math.inf for row in self.seconds for value in row):
-            raise RequestError("a table of step times holds a time below 0, or none")
+        if odd := [value for row in self.seconds for value in row if not 0 <= value <= _LONGEST_S]:
+            raise RequestError(f"a table of step times holds {odd[0]!r} s; times of 0 to {_LONGEST_S:g} s are needed")
 
     def flat(self) -> list[float]:
         """As `kernel.pricing.bilinear` reads it."""
@@ -163,10 +170,12 @@ _BROKEN_SPLITWISE: Final = frozenset({(2, 64)})
 def step_time_from_rows(rows: Iterable[MeasuredStep], source: str) -> StepTime:
     """The table of measured steps: the median of each setting; what lies between settings is linear.
 
-    Raises:  MeasurementTableError where one of the two phases was not measured
+    Raises:  MeasurementTableError where one of the two phases was not measured, or more work takes less than half the time
     """
     kept = list(rows)
     decode, prefill = (_medians(kept, is_decode=is_decode) for is_decode in (True, False))
+    for phase, medians in (("decoding", decode), ("reading prompts", prefill)):
+        _refuse_falls(medians, f"{source}: {phase}")
     if not decode or not prefill:
         raise MeasurementTableError(
             f"{source}: {'decoding' if not decode else 'reading prompts'} was not measured; rows of both phases are needed"
@@ -194,6 +203,25 @@ def _medians(rows: Sequence[MeasuredStep], *, is_decode: bool) -> dict[float, di
     for (batch, tokens), values in sorted(times.items()):
         found.setdefault(batch, {})[tokens] = median(values)
     return found
+
+
+_LEAST_RISE: Final = 0.5  # noise and a better kernel make more work a little faster, never twice as fast
+
+
+def _refuse_falls(medians: Mapping[float, Mapping[float, float]], what: str) -> None:
+    """Refuse a median far below that of a smaller batch with as many tokens, or of fewer tokens in as large a batch."""
+    slowest: dict[tuple[str, float], tuple[float, str]] = {}
+    for batch, curve in medians.items():
+        for tokens, seconds in curve.items():
+            setting = f"a batch of {batch:g} with {tokens:g} tokens"
+            for along in (("batch", batch), ("tokens", tokens)):
+                most_s, where = slowest.get(along, (0.0, ""))
+                if seconds < _LEAST_RISE * most_s:
+                    raise MeasurementTableError(
+                        f"{what}: {setting} takes {seconds:g} s, less than half of the {most_s:g} s of {where}; correct or leave "
+                        "out one of them"
+                    )
+                slowest[along] = max((seconds, setting), (most_s, where))
 
 
 def _measured_grid(decode: Mapping[float, Mapping[float, float]]) -> Grid:
@@ -238,18 +266,36 @@ def read_step_times(path: Path, model: str | None = None, tensor_parallel: int |
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             table = csv.DictReader(file)
-            columns = {name.strip().casefold(): name for name in table.fieldnames or () if name}
-            rows = list(table)
+            columns = _columns(table.fieldnames or (), path)
+            rows = [(table.line_num, row) for row in table]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise MeasurementTableError(f"{path}: cannot be read as a table of step times: {error}") from None
+    if long := [line for line, row in rows if None in row]:
+        raise MeasurementTableError(
+            f"{path}, line {long[0]}: it has more fields than the {len(columns)} columns; leave them out"
+        )
     if set(_SPLITWISE) <= set(columns):
         return step_time_from_rows(_splitwise_rows(rows, columns, path, model, tensor_parallel), str(path))
     return step_time_from_rows(_plain_rows(rows, columns, path), str(path))
 
 
-def _plain_rows(
-    rows: Sequence[Mapping[str, str | None]], columns: Mapping[str, str], path: Path
-) -> Iterable[MeasuredStep]:
+def _columns(names: Sequence[str], path: Path) -> dict[str, str]:
+    """Columns by their names without case; a name that stands for two columns is refused."""
+    columns: dict[str, str] = {}
+    for name in names:
+        folded = name.strip().casefold()
+        if folded and folded in columns:
+            raise MeasurementTableError(f"{path}: there are two columns {folded[:40]!r}; keep one")
+        columns[folded] = name
+    if len(tokens := [name for name in _TOKEN_COLUMNS if name in columns]) > 1:
+        raise MeasurementTableError(f"{path}: columns {' and '.join(tokens)} mean the same; keep one")
+    return columns
+
+
+_Rows = Sequence[tuple[int, Mapping[str, str | None]]]
+
+
+def _plain_rows(rows: _Rows, columns: Mapping[str, str], path: Path) -> Iterable[MeasuredStep]:
     tokens = next((name for name in _TOKEN_COLUMNS if name in columns), None)
     missing = [name for name in ("phase", "batch", "seconds") if name not in columns]
     if missing or tokens is None:
@@ -257,18 +303,21 @@ def _plain_rows(
             f"{path}: no column {', '.join(missing) or 'tokens'}; phase (decode or prefill), batch, tokens (context or "
             "prompt) and seconds are needed"
         )
-    for line, row in enumerate(rows, start=2):
+    for line, row in rows:
         phase = (row[columns["phase"]] or "").strip().casefold()
         if phase not in _PHASES:
             raise MeasurementTableError(f"{path}, line {line}: phase is {phase[:40]!r}; decode or prefill is needed")
-        batch, count, seconds = (
-            _number(row[columns[name]], f"{path}, line {line}: {name}") for name in ("batch", tokens, "seconds")
+        where = f"{path}, line {line}"
+        yield MeasuredStep(
+            _PHASES[phase],
+            _whole(row[columns["batch"]], f"{where}: batch"),
+            _number(row[columns[tokens]], f"{where}: {tokens}", _COUNTS),
+            _number(row[columns["seconds"]], f"{where}: seconds", _TIMES_S),
         )
-        yield MeasuredStep(_PHASES[phase], int(batch), count, seconds)
 
 
 def _splitwise_rows(
-    rows: Sequence[Mapping[str, str | None]],
+    rows: _Rows,
     columns: Mapping[str, str],
     path: Path,
     model: str | None,
@@ -277,7 +326,7 @@ def _splitwise_rows(
     """Two measured steps a row; times are in milliseconds, and a token's is at the mean context of its generation."""
     chosen = [
         (line, row)
-        for line, row in enumerate(rows, start=2)
+        for line, row in rows
         if model is None or (row[columns["model"]] or "").casefold() == model.casefold()
     ]
     kinds = {(row[columns["model"]], row[columns["tensor_parallel"]]) for _, row in chosen}
@@ -290,24 +339,44 @@ def _splitwise_rows(
     for line, row in chosen:
         if row[columns["tensor_parallel"]] != ranks:
             continue
-        prompt, batch, output, prompt_ms, token_ms, tensor = (
-            _number(row[columns[name]], f"{path}, line {line}: {name}") for name in _SPLITWISE[1:]
-        )
-        if (int(tensor), int(batch)) in _BROKEN_SPLITWISE:
+        where = f"{path}, line {line}"
+        batch, tensor = (_whole(row[columns[name]], f"{where}: {name}") for name in ("batch_size", "tensor_parallel"))
+        if (tensor, batch) in _BROKEN_SPLITWISE:
             continue
-        yield MeasuredStep(False, int(batch), prompt, prompt_ms / KILO)
-        yield MeasuredStep(True, int(batch), prompt + output / 2, token_ms / KILO)
+        prompt, output = (
+            _number(row[columns[name]], f"{where}: {name}", _COUNTS) for name in ("prompt_size", "token_size")
+        )
+        prompt_ms, token_ms = (
+            _number(row[columns[name]], f"{where}: {name}", _TIMES_MS) for name in ("prompt_time", "token_time")
+        )
+        yield MeasuredStep(False, batch, prompt, prompt_ms / KILO)
+        yield MeasuredStep(True, batch, prompt + output / 2, token_ms / KILO)
 
 
 def _as_text(kind: tuple[str | None, str | None]) -> tuple[str, str]:
     return str(kind[0]), str(kind[1])
 
 
-def _number(text: str | None, what: str) -> float:
+_COUNTS: Final = (1e-3, float(1 << 30))  # mean contexts need not be whole
+_TIMES_S: Final = (_SHORTEST_S, _LONGEST_S)
+_TIMES_MS: Final = (_SHORTEST_S * KILO, _LONGEST_S * KILO)
+
+
+def _number(text: str | None, what: str, limits: tuple[float, float]) -> float:
     try:
         value = float(text or "")
     except ValueError:
         value = math.nan
-    if not 0 < value < math.inf:
-        raise MeasurementTableError(f"{what} is {str(text)[:40]!r}; a number above 0 is needed")
+    least, most = limits
+    if not least <= value <= most:
+        raise MeasurementTableError(
+            f"{what} is {shown(text)}; a number above 0 is needed, between {least:g} and {most:g}"
+        )
     return value
+
+
+def _whole(text: str | None, what: str) -> int:
+    value = _number(text, what, (1.0, _COUNTS[1]))
+    if value != int(value):
+        raise MeasurementTableError(f"{what} is {shown(text)}; a whole number of at least 1 is needed")
+    return int(value)

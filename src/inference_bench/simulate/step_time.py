@@ -18,7 +18,14 @@ from typing import Final, NamedTuple
 
 from inference_bench.errors import RequestError
 from inference_bench.origin import Origin
-from inference_bench.simulate.kernel.pricing import NO_TABLE, attended_pairs, cached_reads, step_seconds
+from inference_bench.simulate.kernel.pricing import (
+    FIRST_GRID,
+    NO_TABLE,
+    attended_pairs,
+    cached_reads,
+    grid_size,
+    step_seconds,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +134,7 @@ class StepTime:
     """A model of step times with where it comes from.
 
     Where:  table takes the place of the formula where it is not NO_TABLE (see step_table); notes are its assumptions
+    Raises:  RequestError for a table that is not two whole grids of times
     """
 
     coefficients: Coefficients
@@ -135,6 +143,10 @@ class StepTime:
     origin: Origin = Origin.BOUND
     source: str = ""
     notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.table != NO_TABLE:
+            _require_table(self.table)
 
     @cached_property
     def vector(self) -> tuple[float, ...]:
@@ -185,3 +197,23 @@ class StepTime:
         Unit:  seconds
         """
         return self.seconds(self.load_of(parts))
+
+
+def _require_table(table: tuple[float, ...]) -> None:
+    """Refuse a table in which a step's time could not be looked up."""
+    if not all(0 <= value < _HUGE for value in table):
+        raise RequestError(
+            "a table of step times holds a value below 0, or one that is no number; every value must be 0 or more"
+        )
+    end = FIRST_GRID
+    for _ in range(2):
+        rows, columns = table[end : end + 2] if len(table) >= end + 2 else (0.0, 0.0)
+        if min(rows, columns) < 1 or rows * columns > len(table):
+            break
+        end += grid_size(table, end)
+    else:
+        if end == len(table) == table[0]:
+            return
+    raise RequestError(
+        f"a table of step times of {len(table)} value(s) is not two whole grids; make it of a grid of decoding and one of prompts"
+    )

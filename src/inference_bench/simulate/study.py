@@ -8,6 +8,7 @@ Read next by: report, cli.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
@@ -21,11 +22,19 @@ from inference_bench.simulate.outcome import Progress
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.served import Served
 from inference_bench.simulate.summary import SimulatedRow
-from inference_bench.simulate.sweep import Backend, Case, CaseResult, SweepInterrupted, WorkloadRecipe, sweep
+from inference_bench.simulate.sweep import (
+    NOBODY_ANSWERED,
+    Backend,
+    Case,
+    CaseResult,
+    SweepInterrupted,
+    WorkloadRecipe,
+    sweep,
+)
 from inference_bench.workload import Workload
+from inference_bench.workload.checks import require_rate
 
 MOST_RATES: Final = 1_000
-_MOST_DIGITS: Final = 9  # before the point of a rate, or zeros behind it
 SPREAD_FIELDS: Final = (
     "ttft_p50_s",
     "ttft_p99_s",
@@ -71,8 +80,7 @@ def _rate(text: str, whole: str) -> Decimal:
         rate = Decimal(text.strip())
     except InvalidOperation:
         raise QuantityError(f"the rate {whole[:60]!r} is no number; write for example 0.25, or 0.1:0.4:0.05") from None
-    if not rate.is_finite() or rate <= 0 or abs(rate.adjusted()) > _MOST_DIGITS:
-        raise RequestError(f"the rate {whole[:60]!r} cannot be; it must be above 0 requests/s, and finite")
+    require_rate(math.nan if rate.is_nan() else float(rate))
     return rate
 
 
@@ -180,12 +188,17 @@ class StudyReport:
         """Runs that gave a row."""
         return sum(1 for row in self.rows if row.row is not None)
 
+    @property
+    def nobody_was_answered(self) -> bool:
+        """Whether nothing that ran gave a row, and something ran."""
+        return not self.num_ran and any(row.result.exit_code == NOBODY_ANSWERED for row in self.rows)
+
     def require_any(self) -> None:
-        """At least one run gave a row.
+        """At least one run gave a row, or ended without anybody being answered.
 
         Raises:  RequestError, or WorldError where runs were lost, with the first reason
         """
-        if self.num_ran or not self.rows:
+        if self.num_ran or not self.rows or self.nobody_was_answered:
             return
         first = self.rows[0].result
         more = f" (and so for {len(self.rows) - 1} more runs)" if len(self.rows) > 1 else ""

@@ -92,7 +92,8 @@ _ROUNDING = 1e-8
 def summarise_run(outcome: Outcome, objective: Objective | None = None) -> SimulatedRow:
     """The row of a run.
 
-    Where:   goodput counts by the same limit on pauses that the run was made with
+    Where:   goodput counts by the same limit on pauses that the run was made with; where nobody was answered there are no times,
+             and rates of 0
     """
     objective = objective or Objective()
     asked = outcome.workload.requests
@@ -105,7 +106,7 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
         if asked.output_tokens[i] > 1
     )
     gap_p50, gap_p90, gap_p99, gap_max = gap_quantiles(outcome.gaps, (0.5, 0.9, 0.99, 1.0))
-    end_s = makespan_s(outcome)
+    end_s = makespan_s(outcome) if alive else 0.0
     good = sum(
         1
         for i in alive
@@ -132,17 +133,43 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
         tpot_p99_s=_quantile(paces, 0.99),
         e2e_p50_s=_quantile(totals, 0.5),
         e2e_p99_s=_quantile(totals, 0.99),
-        output_tokens_per_s=tokens / end_s,
-        goodput_requests_per_s=good / end_s,
+        output_tokens_per_s=_over(tokens, end_s),
+        goodput_requests_per_s=_over(good, end_s),
         goodput_fraction=good / len(asked),
         preemptions=outcome.num_preemptions,
         steps=outcome.num_steps,
         makespan_s=end_s,
-        utilisation_fraction=outcome.busy_s / end_s,
+        utilisation_fraction=_over(outcome.busy_s, end_s),
         peak_cache_bytes=outcome.peak_bytes,
         cached_prompt_fraction=outcome.cached_prompt_tokens / sum(asked.prompt_tokens),
         engine=outcome.engine,
     )
+
+
+def _over(value: float, seconds: float) -> float:
+    """So much a second; 0 where nothing took any time, as nobody was answered."""
+    return value / seconds if seconds else 0.0
+
+
+def was_answered(outcome: Outcome) -> bool:
+    """Whether anybody was."""
+    return len(outcome.failed) < len(outcome.workload)
+
+
+def num_met_others(outcome: Outcome) -> int:
+    """Requests that came while one that had come before them, and not at the same moment, was still there.
+
+    Where:   one that failed is there no longer from the start: when it ended is not kept
+    """
+    failed = frozenset(outcome.failed)
+    count, busy_until_s, pending_s, at_s = 0, 0.0, 0.0, -1.0
+    for index in sorted(range(len(outcome.arrival_s)), key=outcome.arrival_s.__getitem__):
+        arrival_s = outcome.arrival_s[index]
+        if arrival_s > at_s:
+            busy_until_s, at_s = max(busy_until_s, pending_s), arrival_s
+        count += arrival_s < busy_until_s
+        pending_s = max(pending_s, 0.0 if index in failed else outcome.last_token_s[index])
+    return count
 
 
 def _alive(outcome: Outcome) -> Sequence[int]:
@@ -191,7 +218,8 @@ def realised_rate(outcome: Outcome) -> float | None:
     Unit:  requests/s
     """
     last_s = max(outcome.arrival_s)
-    return len(outcome.arrival_s) / last_s if last_s > 0 else None
+    rate = len(outcome.arrival_s) / last_s if last_s > 0 else math.inf
+    return rate if math.isfinite(rate) else None
 
 
 def gap_quantiles(gaps: Gaps, fractions: Sequence[float]) -> list[float | None]:

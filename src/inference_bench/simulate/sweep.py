@@ -23,12 +23,13 @@ from inference_bench.simulate.outcome import Outcome, Progress
 from inference_bench.simulate.run import Engine, needs_reference, simulate
 from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
-from inference_bench.simulate.summary import Checks, SimulatedRow, check_run, summarise_run
+from inference_bench.simulate.summary import Checks, SimulatedRow, check_run, summarise_run, was_answered
 from inference_bench.workload import ArrivalSummary, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
     from inference_bench.simulate.processes import Lost
 
+NOBODY_ANSWERED: Final = 1  # exit code
 _READABLE_COSTS: Final = 10  # the readable loop takes about so many times as long as the fast engine
 _WORTH_PROCESSES: Final = (
     10_000  # requests of the fast engine: some three seconds, against half a second to start two processes
@@ -72,8 +73,8 @@ class Case:
 class Ran:
     """What a simulation gave: a row, or why there is none.
 
-    Where:  arrivals is None for a closed loop, fleet where one server ran; error is one sentence; exit_code is 0 for a row, 2
-            where the case itself cannot run, 3 where it was lost
+    Where:  arrivals is None for a closed loop, fleet where one server ran; error is one sentence; exit_code is 0 for a row, 1
+            where nobody was answered, 2 where the case itself cannot run, 3 where it was lost
     """
 
     row: SimulatedRow | None = None
@@ -185,6 +186,9 @@ def _run(case: Case, progress: Progress | None = None) -> Ran:
         given = case.workload
         workload = given.make() if isinstance(given, WorkloadRecipe) else given
         outcome, fleet = _simulate(case, workload, progress)
+        if not was_answered(outcome):
+            why = f"no request was answered: all {len(workload)} failed"
+            return Ran(fleet=fleet, error=why, exit_code=NOBODY_ANSWERED)
         arrival = workload.arrival
         return Ran(
             summarise_run(outcome, case.objective),

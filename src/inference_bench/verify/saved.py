@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.measure.store import read_json_object, write_whole
+from inference_bench.files import write_whole
+from inference_bench.measure.store import read_json_object
 
 RESULT_FILE: Final = "result.json"
 REPORT_FILE: Final = "report.html"

@@ -21,8 +21,9 @@ from random import Random
 from typing import Final, Protocol
 
 from inference_bench.errors import QuantityError, RequestError
-from inference_bench.units import parse_fraction, parse_seconds
+from inference_bench.units import TERA, parse_fraction, parse_seconds
 from inference_bench.workload.checks import (
+    MOST_SPAN_S,
     require_count,
     require_fraction,
     require_not_negative,
@@ -30,6 +31,8 @@ from inference_bench.workload.checks import (
 )
 
 _CV_RANGE: Final = (0.01, 100.0)
+MOST_SCHEDULED_RATE: Final = float(TERA)  # requests/s that times may stand for: bursts, and draws of a high rate
+_MOST_SILENT: Final = 100_000  # periods without an arrival, one after the other
 _PER_SECOND: Final = "requests/s"
 
 
@@ -50,6 +53,20 @@ class ClosedLoop:
         require_count(self.concurrency, "concurrency")
         require_count(self.num_requests, "number of requests")
         require_not_negative(self.think_s, "think time", "s")
+        if self.thinking_s > MOST_SPAN_S:
+            raise RequestError(
+                f"{self.num_requests} requests of {self.concurrency} users with {self.think_s:g} s between them take "
+                f"{self.thinking_s:g} s of thinking alone; a run lasts {MOST_SPAN_S:g} s at most"
+            )
+
+    @property
+    def thinking_s(self) -> float:
+        """How long the run lasts where every answer comes at once.
+
+        Formula:  think time · (requests a user - 1)
+        Unit:     seconds
+        """
+        return self.think_s * ((self.num_requests - 1) // self.concurrency)
 
     def __len__(self) -> int:
         return self.num_requests
@@ -62,7 +79,8 @@ class OpenLoop:
     Where:    times_s counts from the start of the run; process says where they come from, in words; nominal_rate is
               what was asked for, None where nothing was (a replay)
     Unit:     seconds, requests per second
-    Raises:   RequestError for no time, or one that is not finite, negative, or before the one in front of it
+    Raises:   RequestError for no time, or one that is not finite, negative, or before the one in front of it; for times so
+              far apart that a clock would lose a step, or so close that there is no rate
     """
 
     times_s: array[float]
@@ -81,6 +99,7 @@ class OpenLoop:
             raise RequestError(f"the first arrival is at {self.times_s[0]} s; times start at 0 or later")
         if list(self.times_s) != sorted(self.times_s):
             _refuse_backward(self.times_s)
+        _refuse_span(self.times_s)
 
     def __len__(self) -> int:
         return len(self.times_s)
@@ -103,6 +122,20 @@ def _refuse_backward(times_s: array[float]) -> None:
         f"arrival {index} (counted from 0) is at {times_s[index]} s, before the one in front of it at "
         f"{times_s[index - 1]} s; sort the arrivals by time"
     )
+
+
+def _refuse_span(times_s: array[float]) -> None:
+    last_s = times_s[-1]
+    if last_s > MOST_SPAN_S:
+        raise RequestError(
+            f"the last arrival is at {last_s:g} s; times count from the start of the run and end at {MOST_SPAN_S:g} s at the "
+            "latest, so that steps can be told apart: take the first from all times, or ask for a higher rate"
+        )
+    if 0 < last_s < len(times_s) / MOST_SCHEDULED_RATE:
+        raise RequestError(
+            f"the last of {len(times_s)} arrivals is at {last_s:g} s, which is no rate that can be kept: at most "
+            f"{MOST_SCHEDULED_RATE:g} requests/s; let them all arrive at 0, or ask for a lower rate"
+        )
 
 
 class Arrivals(Protocol):
@@ -273,14 +306,23 @@ class OnOff:
         return (self.rate_on * self.on_s + self.rate_off * self.off_s) / (self.on_s + self.off_s)
 
     def times_s(self, rng: Random) -> Iterator[float]:
-        """See `Arrivals`."""
+        """See `Arrivals`.
+
+        Raises:   RequestError where periods follow one another and none brings an arrival
+        """
         now_s, is_on = 0.0, rng.random() * (self.on_s + self.off_s) < self.on_s
+        silent = 0
         while True:
             end_s = now_s + rng.expovariate(1 / (self.on_s if is_on else self.off_s))
             rate = self.rate_on if is_on else self.rate_off
             while rate and (now_s := now_s + rng.expovariate(rate)) < end_s:
+                silent = 0
                 yield now_s
-            now_s, is_on = end_s, not is_on
+            now_s, is_on, silent = end_s, not is_on, silent + 1
+            if silent >= _MOST_SILENT:
+                raise RequestError(
+                    f"{silent:,} periods in a row brought no request ({self.name}); give longer periods or a higher rate"
+                )
 
 
 def _gamma(rate: float, fields: list[str]) -> Arrivals:

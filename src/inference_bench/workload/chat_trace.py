@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from inference_bench.errors import TraceError
+from inference_bench.workload.checks import MOST_TOKENS
 from inference_bench.workload.trace_values import read_length, shown
 
 TOO_SHORT: Final = "conversations without a question and an answer"
@@ -87,7 +88,13 @@ def _turn_tokens(turn: Mapping[str, Any], tokens_per_word: float | None) -> tupl
         raise TraceError(
             "there is text and no token count; give the number of tokens a word (English: about 1.3) to estimate lengths"
         )
-    return max(1, math.ceil(len(text.split()) * tokens_per_word)), True
+    estimate = len(text.split()) * tokens_per_word
+    if estimate > MOST_TOKENS:
+        raise TraceError(
+            f"a turn of {len(text.split())} words is {estimate:g} tokens at {tokens_per_word:g} tokens a word; it must be at most "
+            f"{MOST_TOKENS}"
+        )
+    return max(1, math.ceil(estimate)), True
 
 
 def _first(values: Mapping[str, Any], names: Iterable[str]) -> Any:

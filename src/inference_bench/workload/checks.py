@@ -2,7 +2,7 @@
 
 In:   a value and what it stands for, in words
 Out:  nothing, or the value as what it stands for; RequestError says what is wrong with it
-Read next by: requests, arrivals, lengths, shared.
+Read next by: requests, arrivals, lengths, shared, generate, simulate, cli.
 """
 
 from __future__ import annotations
@@ -11,8 +11,33 @@ import math
 from typing import Final
 
 from inference_bench.errors import RequestError
+from inference_bench.units import GIGA
 
 MOST_TOKENS: Final = 1 << 31  # far beyond every context; sums of millions of requests still fit in 64 bits
+
+MOST_RATE: Final = float(GIGA)  # requests/s, and the least is one in as many seconds
+LEAST_RATE: Final = 1 / MOST_RATE
+MOST_SPAN_S: Final = float(GIGA)  # some thirty years: a clock of 64 bits still tells a tenth of a microsecond apart
+
+
+def require_rate(value: float, what: str = "rate") -> None:
+    """Refuse a rate that nobody asks for, and that a clock could not keep.
+
+    Raises:   RequestError
+    """
+    if not _is_finite(value) or not LEAST_RATE <= value <= MOST_RATE:
+        raise RequestError(
+            f"the {what} is {_shown(value)} requests/s; it must be from {LEAST_RATE:g} to {MOST_RATE:g} requests/s"
+        )
+
+
+def require_seed(value: int) -> None:
+    """Refuse what is no seed: the same one would not give the same draws.
+
+    Raises:   RequestError
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise RequestError(f"the seed is {_shown(value)}; it must be a whole number")
 
 
 def require_count(value: int, what: str, least: int = 1, most: int | None = None) -> None:

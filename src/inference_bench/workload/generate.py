@@ -17,7 +17,7 @@ from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.workload.arrivals import Arrivals, ClosedLoop, OpenLoop, Poisson
-from inference_bench.workload.checks import require_count, require_positive
+from inference_bench.workload.checks import require_count, require_positive, require_seed
 from inference_bench.workload.lengths import ClippedLognormal, Lengths, UniformLengths
 from inference_bench.workload.requests import Requests, RequestShape
 
@@ -33,7 +33,8 @@ class Workload:
 
     Where:    max_output_tokens is the limit that clients state with each request, which a scheduler may see (it never
               sees the true output length); notes say what was dropped or assumed when the workload was made
-    Raises:   RequestError when requests and arrivals differ in number, or an output is longer than the stated limit
+    Raises:   RequestError when requests and arrivals differ in number, an output is longer than the stated limit, or the seed
+              is no whole number
     """
 
     name: str
@@ -44,6 +45,7 @@ class Workload:
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        require_seed(self.seed)
         if len(self.requests) != len(self.arrival):
             raise RequestError(
                 f"the workload {self.name!r} has {len(self.requests)} requests and {len(self.arrival)} arrivals; "

@@ -13,7 +13,7 @@ import csv
 import json
 import re
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -21,10 +21,12 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final, NamedTuple, NoReturn
 
 from inference_bench.errors import TraceError
+from inference_bench.files import shown_name
 from inference_bench.units import MEBI
 
 MAX_RECORD_BYTES: Final = 64 * MEBI
 
+_MOST_NAMED: Final = 12
 _PEEK_BYTES: Final = 4096
 _CHUNK_BYTES: Final = MEBI
 _BOM: Final = codecs.BOM_UTF8
@@ -57,7 +59,7 @@ class TraceSource:
 
     def place(self, number: int) -> str:
         """Where a record stands, for messages."""
-        return f"{self.path} {'record' if self.shape is Shape.JSON_ARRAY else 'line'} {number}"
+        return f"{shown_name(self.path)} {'record' if self.shape is Shape.JSON_ARRAY else 'line'} {number}"
 
     def records(self) -> Iterator[Record]:
         """Every record in the file's order; blank lines are passed over.
@@ -68,7 +70,9 @@ class TraceSource:
             with self.path.open("rb") as file:
                 yield from _READERS[self.shape](self, file)
         except OSError as error:
-            raise TraceError(f"{self.path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+            raise TraceError(
+                f"{shown_name(self.path)} cannot be read: {(error.strerror or str(error)).lower()}"
+            ) from None
 
     def refuse(self, number: int, detail: str) -> NoReturn:
         """Raise for a record that says something it may not."""
@@ -82,14 +86,14 @@ def open_source(path: Path) -> TraceSource:
     """
     head = _read_head(path)
     if head is None:
-        raise TraceError(f"{path} is not a regular file; give a CSV, JSON or JSON Lines file")
+        raise TraceError(f"{shown_name(path)} is not a regular file; give a CSV, JSON or JSON Lines file")
     if head.startswith(_COMPRESSED):
-        raise TraceError(f"{path} is compressed; unpack it and give the file inside")
+        raise TraceError(f"{shown_name(path)} is compressed; unpack it and give the file inside")
     if head.startswith(_LFS_POINTER):
-        raise TraceError(f"{path} is a Git LFS pointer and not the data; fetch the file that it points to")
+        raise TraceError(f"{shown_name(path)} is a Git LFS pointer and not the data; fetch the file that it points to")
     text = head.removeprefix(_BOM).lstrip()
     if not text:
-        raise TraceError(f"{path} is empty; a trace holds at least one request")
+        raise TraceError(f"{shown_name(path)} is empty; a trace holds at least one request")
     shapes = {b"[": Shape.JSON_ARRAY, b"{": Shape.JSON_LINES}
     return TraceSource(path, shapes.get(text[:1], Shape.CSV))
 
@@ -102,11 +106,11 @@ def _read_head(path: Path) -> bytes | None:
         with path.open("rb") as file:
             return file.read(_PEEK_BYTES)
     except FileNotFoundError:
-        raise TraceError(f"there is no file {path}; give the path of a trace") from None
+        raise TraceError(f"there is no file {shown_name(path)}; give the path of a trace") from None
     except OSError as error:
-        raise TraceError(f"{path} cannot be read: {(error.strerror or str(error)).lower()}") from None
+        raise TraceError(f"{shown_name(path)} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except ValueError:  # a null character
-        raise TraceError(f"{str(path)[:80]!r} is not a path") from None
+        raise TraceError(f"{shown_name(path)!r} is not a path") from None
 
 
 def _text_lines(source: TraceSource, file: BinaryIO) -> Iterator[tuple[int, str]]:
@@ -130,10 +134,19 @@ def _csv_records(source: TraceSource, file: BinaryIO) -> Iterator[Record]:
             if not row:
                 continue
             if len(row) != len(header):
-                source.refuse(rows.line_num, f"{len(row)} fields in a table of {len(header)} columns")
+                source.refuse(rows.line_num, _uneven(row, header))
             yield Record(rows.line_num, dict(zip(header, row, strict=True)))
     except csv.Error as error:
         source.refuse(rows.line_num, f"not a row of a CSV table: {error}")
+
+
+def _uneven(row: Sequence[str], header: Sequence[str]) -> str:
+    """What a row of the wrong number of fields lacks, or has too much."""
+    said = f"{len(row)} fields in a table of {len(header)} columns"
+    if len(row) > len(header):
+        return f"{said}; what stands behind {header[-1][:40]!r} has no column"
+    missing = ", ".join(repr(name[:40]) for name in header[len(row) : len(row) + _MOST_NAMED])
+    return f"{said}; nothing stands for {missing}"
 
 
 def _json_line_records(source: TraceSource, file: BinaryIO) -> Iterator[Record]:

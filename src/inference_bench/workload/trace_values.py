@@ -15,13 +15,14 @@ from enum import IntEnum
 from typing import Any, Final
 
 from inference_bench.errors import TraceError
-from inference_bench.units import GIGA, KILO, MEGA
+from inference_bench.units import GIGA, HOURS_PER_DAY, KILO, MEGA
 from inference_bench.workload.checks import MOST_TOKENS
 from inference_bench.workload.requests import Segment
 
 _DATE: Final = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?\s*(?:(Z)|([+-])(\d\d):?(\d\d))?")
 _EPOCH: Final = datetime(1970, 1, 1)
 _NANO_DIGITS: Final = 9
+_MINUTES_PER_HOUR: Final = 60
 _MOST_TICKS: Final = 1 << 62  # nanoseconds since 1970 stay below
 _MOST_CONTENT: Final = 1 << 62  # a column of 64 bits holds it, and its negative
 
@@ -72,6 +73,8 @@ def _read_date(value: object) -> int:
     except ValueError:
         raise TraceError(f"the time is {shown(value)}, which is in no calendar") from None
     if sign:
+        if int(hours) >= HOURS_PER_DAY or int(minutes) >= _MINUTES_PER_HOUR:
+            raise TraceError(f"the time is {shown(value)}, whose offset from UTC must be below 24:00")
         offset = timedelta(hours=int(hours), minutes=int(minutes)) // timedelta(seconds=1)
         seconds -= offset if sign == "+" else -offset
     return seconds * GIGA + int((fraction or "").ljust(_NANO_DIGITS, "0"))

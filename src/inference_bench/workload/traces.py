@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from inference_bench.errors import RequestError, TraceError
+from inference_bench.files import shown_name
 from inference_bench.workload.arrivals import OpenLoop
 from inference_bench.workload.chat_trace import TOO_SHORT, read_chat
 from inference_bench.workload.checks import require_count, require_positive
@@ -98,7 +99,7 @@ def read_trace(
     records = source.records()
     first = next(records, None)
     if first is None:
-        raise TraceError(f"{where} holds a header or brackets and no request")
+        raise TraceError(f"{shown_name(where)} holds a header or brackets and no request")
     layout = _choose_layout(source, first, name, columns)
     rows = _Rows(source, options)
     _fill(rows, layout, chain([first], records))
@@ -220,7 +221,7 @@ class _Rows:
         """
         dropped = [f"dropped {number} {what}" for what, number in sorted(self.dropped.items())]
         if not self._ticks:
-            raise TraceError(f"{self.source.path} holds no request that can be sent: {', '.join(dropped)}")
+            raise TraceError(f"{shown_name(self.source.path)} holds no request that can be sent: {', '.join(dropped)}")
         if self._num_backward:
             self._sort()
             self.notes.append(f"sorted by time: {self._num_backward} rows stood before the time of the one in front")

@@ -18,7 +18,7 @@ from inference_bench.simulate.kernel.batch_steps import advance_batches
 from inference_bench.simulate.kernel.state import State
 from inference_bench.simulate.kernel.steps import advance
 from inference_bench.simulate.outcome import TIMELINE_POINTS, Gaps, Outcome, Progress, Timeline
-from inference_bench.simulate.settings import AdmissionCheck, Policy, ServerSetup
+from inference_bench.simulate.settings import AdmissionCheck, Policy, ServerSetup, never_admitted
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.workload import OpenLoop, Workload
 
@@ -257,10 +257,9 @@ def _refusal(setup: ServerSetup, state: State, stopped: int) -> RequestError:
             f"request {index} cannot fit alone: its {tokens} tokens need {setup.memory.sequence_bytes(tokens)} bytes of "
             f"cache, there are {setup.memory.budget_bytes}"
         )
-    return RequestError(
-        f"request {index} ({tokens} tokens to read) can never be admitted: allowed are "
-        f"{int(setup.scheduler.admission_share * setup.memory.budget_bytes)} bytes of cache"
-    )
+    longest = setup.scheduler.max_output_tokens if setup.scheduler.keeps_for_longest else None
+    held = tokens if longest is None else int(state.prompt[index]) + longest
+    return never_admitted(index, tokens, setup.memory.sequence_bytes(held), setup)
 
 
 def _outcome(workload: Workload, setup: ServerSetup, state: State, taken: _Taken, engine: str) -> Outcome:
