@@ -121,3 +121,12 @@ def test_a_profile_of_one_device_serves_another_model_over_the_two_of_its_log(
     assert (answer["model"], answer["devices"], answer["machine"]) == ("Qwen3-32B", 2, "H100 SXM5 80GB")
     assert all(abs(error) < 1e-6 for error in answer["errors"].values())
     assert any("Meta-Llama-3.1-8B on 1" in note for note in answer["notes"])
+
+
+def test_another_model_or_machine_than_the_log_has_is_said(capsys: pytest.CaptureFixture[str], log: str) -> None:
+    own = found(capsys, "--against", log, *SERVER)
+    assert not any("as stated: what differs" in note for note in own["notes"])
+    other = found(capsys, "--against", log, "--model", "qwen3-8b", "--on", "h200", "--kv-blocks", str(BLOCKS))
+    said = [note for note in other["notes"] if "as stated: what differs" in note]
+    assert any("Qwen3-8B" in note for note in said)
+    assert any("H200" in note for note in said)

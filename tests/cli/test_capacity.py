@@ -219,3 +219,27 @@ def test_an_interval_needs_three_draws_and_does_not_reach_below_nothing() -> Non
     wide = _interval([0.0, 0.0, 3.0])
     assert wide is not None
     assert (wide.low, wide.high > 3.0) == (0.0, True)
+
+
+def test_a_draw_that_came_faster_than_asked_is_a_doubt(capsys: pytest.CaptureFixture[str]) -> None:
+    assert (
+        main(
+            [
+                "capacity",
+                "--ttft-p99",
+                "3s",
+                "--itl-p99",
+                "100ms",
+                "--low",
+                "0.01",
+                "--high",
+                "4",
+                "--seeds",
+                "0",
+                "--longer",
+                "1",
+            ]
+        )
+        == 0
+    )
+    assert "came 12% faster than asked for" in " ".join(capsys.readouterr().out.split())

@@ -340,3 +340,38 @@ def test_what_is_ahead_is_said_before_it_is_done() -> None:
     ahead = work_ahead(workload, SchedulerSettings(max_running=2))
     assert (ahead.output_tokens, ahead.fewest_steps, ahead.most_steps) == (24, 12, 27)
     assert ahead.fewest_steps <= ahead.expected_steps <= ahead.most_steps
+
+
+def test_vllm_takes_the_limits_it_sets_on_the_card_whatever_option_names_it(simulate: Command) -> None:
+    asked = ("--model", "qwen3-8b", "--on", "h100", "--rate", "1", "--count", "5")
+    for named in (("--policy", "vllm"), ("--engine", "vllm")):
+        answer = simulate.json(*asked, *named)
+        assert [row["policy"] for row in answer["rows"]] == ["vllm-large"]
+    small = simulate.json(
+        "--model", "qwen3-0.6b", "--on", "rtx-4090", "--rate", "1", "--count", "5", "--policy", "vllm"
+    )
+    assert [row["policy"] for row in small["rows"]] == ["vllm"]
+
+
+def test_requests_beyond_what_the_model_was_made_for_are_named(simulate: Command) -> None:
+    asked = (
+        "--model",
+        "qwen3-8b",
+        "--on",
+        "h100",
+        "--policy",
+        "chunked",
+        "--rate",
+        "1",
+        "--count",
+        "3",
+        "--output-tokens",
+        "10",
+    )
+    assert "40,960 positions" not in simulate.text(*asked, "--prompt-tokens", "40000")
+    assert "40,960 positions" in simulate.text(*asked, "--prompt-tokens", "41000")
+
+
+def test_an_overloaded_run_says_so(simulate: Command) -> None:
+    assert "Overloaded" in simulate.text("--policy", "chunked", "--rate", "1")
+    assert "Overloaded" not in simulate.text("--policy", "chunked", "--rate", "0.1")

@@ -8,7 +8,7 @@ Read next by: comparison, fitting, cli.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -127,8 +127,24 @@ def logged_server(log: RequestLog, stated: Stated = NOTHING_STATED) -> LoggedSer
         max_running=stated.max_running or meta.max_running or preset.scheduler.max_running,
         token_budget=stated.token_budget or meta.token_budget or preset.scheduler.token_budget,
     )
-    notes = (*preset.notes_at(scheduler, _LIMITS_FROM), *_said_devices(meta, stated), *log.notes, said)
+    stands = _said_instead(meta, log.name, stated)
+    notes = (*preset.notes_at(scheduler, _LIMITS_FROM), *_said_devices(meta, stated), *stands, *log.notes, said)
     return LoggedServer(log, served, machine, devices, engine, ServerSetup(scheduler, memory, notes), stated.link)
+
+
+def _said_instead(meta: LogMeta, name: str, stated: Stated) -> Iterator[str]:
+    """What the caller says against the log."""
+    pairs: list[tuple[str, str]] = []
+    try:
+        if stated.model is not None:
+            pairs.append((known_loaded_model(_known_model(meta, name)).spec.name, stated.model.spec.name))
+        if stated.machine is not None:
+            pairs.append((_machine(meta, name).name, stated.machine.name))
+    except RequestError:
+        return
+    for logged, simulated in pairs:
+        if logged != simulated:
+            yield f"the log is of {logged}, and {simulated} is simulated, as stated: what differs is not the simulation alone"
 
 
 def _refuse_unsimulated(meta: LogMeta, name: str) -> None:

@@ -8,7 +8,9 @@ Leaves out: what is asked (workload_choice), and what is done with it (simulate,
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from operator import add
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -43,7 +45,15 @@ from inference_bench.simulate.step_profile import StepProfile, load_profile
 from inference_bench.simulate.step_sources import Shares, reference_profiles
 from inference_bench.simulate.step_table import read_step_times
 from inference_bench.simulate.step_time import StepTime
-from inference_bench.units import parse_bytes, parse_count, parse_fraction, parse_rate, parse_seconds, parse_tokens
+from inference_bench.units import (
+    format_count,
+    parse_bytes,
+    parse_count,
+    parse_fraction,
+    parse_rate,
+    parse_seconds,
+    parse_tokens,
+)
 from inference_bench.workload import Workload
 
 _OF_A_MODEL: Final = ("weights", "kv", "devices", "engine", "mfu", "bandwidth_share")
@@ -90,10 +100,12 @@ class _Choice:
         refuse(options, ("engine", *_SHARES), "the profile says how fast steps are")
         return self._fitted(Path(profile)) if profile.endswith(".json") else self._tabled(Path(profile))
 
-    def _candidates(self, own: str | None) -> tuple[Candidate, ...]:
-        """The schedulers that are named; else the engine's own, else the default."""
+    def _candidates(self, own: str | None, machine: HardwareSpec | None = None) -> tuple[Candidate, ...]:
+        """The schedulers that are named, with the limits engines set on the machine; else the engine's own, else the default."""
         text = self._options.policy if self._options.policy is not None else own or self._default
         names = [name.strip() for name in text.split(",") if name.strip()]
+        if machine is not None:
+            names = [engine_scheduler(name, machine) or name for name in names]
         return tuple(allowing(each, self._workload) for each in candidates_named(names, self._changes))
 
     def _modelled(self) -> Served:
@@ -103,7 +115,7 @@ class _Choice:
         machine = machine_named(options.on)
         hosting = self._hosting(options.model, machine)
         engine = None if options.engine is None else choose_engine(options.engine).family
-        candidates = self._candidates(None if engine is None else engine_scheduler(engine, machine))
+        candidates = self._candidates(None if engine is None else engine_scheduler(engine, machine), machine)
         if engine is None or any(getattr(options, name) is not None for name in _SHARES):
             return self._serve(hosting, hosting.at_shares(_shares(options)), candidates)
         return self._serve(hosting, hosting.expected_of(engine, candidates, self._workload), candidates)
@@ -114,7 +126,9 @@ class _Choice:
         machine = machine_named(options.on or profile.machine)
         devices = profile.devices if options.devices is None and options.model is None else None
         hosting = self._hosting(options.model or profile.model, machine, devices)
-        return self._serve(hosting, hosting.as_fitted(profile), self._candidates(_own_scheduler(profile, machine)))
+        return self._serve(
+            hosting, hosting.as_fitted(profile), self._candidates(_own_scheduler(profile, machine), machine)
+        )
 
     def _tabled(self, file: Path) -> Served:
         """At measured step times; the model and machine, where they are named, say what the cache holds."""
@@ -124,7 +138,8 @@ class _Choice:
         if options.model is None or options.on is None:
             refuse(options, ("weights", "kv", "on"), "they are about a model on a machine; name both")
             return serve_table(step_time, self._candidates(None), self._memory, self._usd)
-        return self._serve(self._hosting(options.model, machine_named(options.on)), step_time, self._candidates(None))
+        machine = machine_named(options.on)
+        return self._serve(self._hosting(options.model, machine), step_time, self._candidates(None, machine))
 
     def _hosting(self, model: str, machine: HardwareSpec, devices: int | None = None) -> Hosting:
         options = self._options
@@ -135,7 +150,18 @@ class _Choice:
         return Hosting(served, machine, devices)
 
     def _serve(self, hosting: Hosting, step_time: StepTime, candidates: Sequence[Candidate]) -> Served:
-        return hosting.serve(step_time, candidates, self._memory, self._usd)
+        served = hosting.serve(step_time, candidates, self._memory, self._usd)
+        return replace(served, notes=(*served.notes, *self._beyond(hosting)))
+
+    def _beyond(self, hosting: Hosting) -> Iterator[str]:
+        """Requests that the model was not made for, which a real server refuses."""
+        asked, most = self._workload.requests, hosting.served.model.max_position_embeddings
+        longest = max(map(add, asked.prompt_tokens, asked.output_tokens))
+        if most is not None and longest > most:
+            yield (
+                f"the longest request has {format_count(longest)} tokens, the model {format_count(most)} positions: a real server "
+                "refuses what is longer; here it is served"
+            )
 
 
 def _own_scheduler(profile: StepProfile, machine: HardwareSpec) -> str | None:

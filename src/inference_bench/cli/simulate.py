@@ -195,7 +195,8 @@ def _chart(report: StudyReport) -> Spec | None:
     if len(kept) > 1:
         return latency_cdf_chart(kept)
     (outcome,) = kept.values()
-    return timeline_chart(outcome, results[0].case.setup)
+    fleet = report.study.fleet
+    return timeline_chart(outcome, results[0].case.setup, num_servers=1 if fleet is None else fleet.num_servers)
 
 
 def _print(report: StudyReport, notes: tuple[str, ...], as_json: bool) -> None:

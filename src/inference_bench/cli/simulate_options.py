@@ -17,7 +17,7 @@ _CONCURRENCY = "requests in flight at once, each sent when one ends, in place of
 
 def add_simulate_options(parser: argparse.ArgumentParser) -> None:
     """The options of `simulate`."""
-    rates = "; several as 0.1,0.2 or FIRST:LAST:STEP; default 0.25 where nothing else is said"
+    rates = "; several as 0.1,0.2 or FIRST:LAST:STEP; default 0.25 for the default server"
     parser.usage = "%(prog)s [options]"
     asked = add_workload_options(parser, about_rate=rates)
     asked.add_argument("--concurrency", metavar="C", help=_CONCURRENCY)

@@ -54,7 +54,7 @@ def study_text(report: StudyReport, notes: Sequence[str] = ()) -> str:
 
 def server_words(served: Served) -> str:
     """Where step times are from, and how far they may be trusted."""
-    return f"step times: {served.step_time.source} ({served.step_time.origin})"
+    return f"step times, {served.step_time.origin}: {served.step_time.source}"
 
 
 def _asked(report: StudyReport) -> str:
@@ -102,7 +102,20 @@ def _figures(report: StudyReport) -> str:
         if each.row is not None
     ]
     text = table(headers, cells, f"l{'r' * (len(headers) - 1)}")
-    return f"{text}\n{wrap(f'{_COLUMNS_NOTE}; {goodput_words(report.study.objective)}')}"
+    said = f"{_COLUMNS_NOTE}; {goodput_words(report.study.objective)}{_overloaded(rows)}"
+    return f"{text}\n{wrap(said)}"
+
+
+def _overloaded(rows: Sequence[StudyRow]) -> str:
+    """The runs in which the server fell behind, whose percentiles say how long the run was."""
+    behind = [each for each in rows if each.row is not None and each.row.queue_grew]
+    if not behind:
+        return ""
+    names = dict.fromkeys(
+        f"{each.name} at {rate_words(each.draw.rate)}" if each.draw.rate is not None else each.name for each in behind
+    )
+    which = "" if len(rows) == 1 else f" ({'all of them' if len(behind) == len(rows) else ', '.join(names)})"
+    return f". Overloaded{which}: the queue still grew when arrivals ended, so latencies say how long the run was"
 
 
 _HEADERS: Final = ("TTFT", "p99", "ITL p99", "max", "TPOT", "E2E", "tok/s", "good/s", "gave way")
@@ -145,8 +158,8 @@ def _single(each: StudyRow, objective: Objective) -> str:
         wrap(
             f"{format_count(row.steps)} steps over {format_seconds(row.makespan_s)}{_busy(each, row)}; requests gave way "
             f"{format_count(row.preemptions)} times; cache {format_bytes(row.peak_cache_bytes)} at most of "
-            f"{format_bytes(memory)}{'' if each.result.fleet is None else ' each'}{_cached(row)}"
-            f"{_usd(each.usd_per_million_output_tokens)}; {row.engine} engine"
+            f"{format_bytes(memory)}{'' if each.result.fleet is None else ' a server, all servers together'}{_cached(row)}"
+            f"{_usd(each.usd_per_million_output_tokens)}; {row.engine} engine of the simulator{_overloaded([each])}"
         ),
     ]
     return "\n\n".join(lines)

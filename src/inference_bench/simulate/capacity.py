@@ -33,7 +33,8 @@ from inference_bench.workload import Workload
 
 NEARBY: Final = (0.9, 0.95, 0.98, 1.02, 1.05, 1.1)
 BELOW: Final = (0.1, 0.25, 0.4, 0.55, 0.7)
-_LONG_PAUSE: Final = 5  # times the objective for p99
+_FEW_GOOD: Final = 0.9  # of the requests
+_FAR_FROM_NOMINAL: Final = 0.05
 _FEWEST_DRAWS: Final = 3  # that say how far draws are apart
 WorkloadOf = Callable[[int, int], Workload]
 
@@ -193,7 +194,19 @@ def _warnings(found: Capacity, count: int) -> list[str]:
     if higher and found.is_bracketed:
         said.append(f"a higher rate keeps them again ({max(higher):.4g} requests/s): the limit is not sharp")
     row, limit_s = found.row, found.limits.itl_p99_s
-    if row is not None and limit_s is not None and (row.itl_max_s or 0.0) > _LONG_PAUSE * limit_s:
+    if row is not None and row.realised_rate and found.nominal_rate:
+        faster = row.realised_rate / found.nominal_rate - 1
+        if abs(faster) > _FAR_FROM_NOMINAL:
+            said.append(
+                f"this draw of {count} requests came {abs(faster):.0%} {'faster' if faster > 0 else 'slower'} than asked for: it kept the "
+                f"objectives at {row.realised_rate:.3g} requests/s; with more requests the two rates are nearer"
+            )
+    if (
+        row is not None
+        and limit_s is not None
+        and (row.itl_max_s or 0.0) > limit_s
+        and row.goodput_fraction < _FEW_GOOD
+    ):
         said.append(
             f"the longest pause is {format_seconds(row.itl_max_s)}: with one pause a token, a p99 of pauses hides those that users "
             f"see once an answer; {row.goodput_fraction:.0%} of the requests keep every pause within {limit_s:g} s"

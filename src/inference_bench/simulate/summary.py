@@ -29,7 +29,8 @@ class SimulatedRow:
     """One run in one line.
 
     Where:  nominal_rate is None where none was asked for (closed loop, a trace as it was); a percentile is None where there is no
-            such value, as of pauses where every answer is one token; utilisation is the share of the time in which a step ran
+            such value, as of pauses where every answer is one token; utilisation is the share of the time in which a step ran;
+            queue_grew says that far more requests were in the system when the last came than at two fifths of the time
     Unit:   requests/s, seconds, output tokens/s over the time from 0 to the last token
     """
 
@@ -62,6 +63,7 @@ class SimulatedRow:
     peak_cache_bytes: int
     cached_prompt_fraction: float
     engine: str
+    queue_grew: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,31 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
         peak_cache_bytes=outcome.peak_bytes,
         cached_prompt_fraction=outcome.cached_prompt_tokens / sum(asked.prompt_tokens),
         engine=outcome.engine,
+        queue_grew=queue_grew(outcome),
     )
+
+
+def queue_grew(outcome: Outcome) -> bool:
+    """Whether the server fell behind its arrivals: then percentiles say how long the run was.
+
+    Formula:  N(t) > 1.5·N(0.4·t) + 3·√N(0.4·t), t the last arrival, N requests in the system
+    Where:    the root is the scatter of a queue that does not grow; a closed loop's cannot
+    """
+    last_s = max(outcome.arrival_s)
+    if last_s <= 0 or not isinstance(outcome.workload.arrival, OpenLoop):
+        return False
+    failed = frozenset(outcome.failed)
+    early, late = (
+        sum(1 for came_s in outcome.arrival_s if came_s <= time_s)
+        - sum(1 for index, done_s in enumerate(outcome.last_token_s) if index in failed or done_s <= time_s)
+        for time_s in (_EARLY * last_s, last_s)
+    )
+    early = max(early, 1)
+    return late > _GROWTH * early + 3 * math.sqrt(early)
+
+
+_EARLY = 0.4
+_GROWTH = 1.5
 
 
 def _over(value: float, seconds: float) -> float:
