@@ -21,7 +21,7 @@ from inference_bench.simulate.outcome import Outcome
 from inference_bench.simulate.run import Engine, simulate
 from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
-from inference_bench.simulate.summary import SimulatedRow, num_met_others, summarise_run
+from inference_bench.simulate.summary import SimulatedRow, have_met, summarise_run
 from inference_bench.units import MEGA
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload
 from inference_bench.workload.checks import LEAST_RATE, MOST_SPAN_S, require_rate
@@ -159,7 +159,7 @@ class Searcher:
         """One rate, with the random numbers of this workload."""
         outcome = self.run(workload.at_rate(rate), f"{rate:.4g} requests/s")
         row = summarise_run(outcome, self.objective)
-        return Tried(rate, row, self._limits.are_met_by(row), num_met_others(outcome) > 0)
+        return Tried(rate, row, self._limits.are_met_by(row), have_met(outcome))
 
     def is_hopeless(self, workload: Workload) -> bool:
         """Whether even requests that are alone miss the objectives; not known of batches, which wait for others to come."""

@@ -9,9 +9,12 @@ Read next by: capacity, sweep, calibrate, report.
 from __future__ import annotations
 
 import math
+import sys
 from array import array
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import sub
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
@@ -22,6 +25,7 @@ from inference_bench.stats import sorted_quantile, weighted_quantiles
 from inference_bench.workload import OpenLoop, Workload
 
 _NUMPY_PAYS = 50_000
+_LOADED_PAYS = 2_000  # where NumPy is in memory already
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,21 +104,24 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
     objective = objective or Objective()
     asked = outcome.workload.requests
     alive = _alive(outcome)
-    waits = _sorted(outcome.first_token_s[i] - outcome.arrival_s[i] for i in alive)
-    totals = _sorted(outcome.last_token_s[i] - outcome.arrival_s[i] for i in alive)
-    paces = _sorted(
-        (outcome.last_token_s[i] - outcome.first_token_s[i]) / (asked.output_tokens[i] - 1)
-        for i in alive
-        if asked.output_tokens[i] > 1
+    came, first, last, keeps, counts = (
+        column if len(alive) == len(asked) else [column[i] for i in alive]
+        for column in (
+            outcome.arrival_s,
+            outcome.first_token_s,
+            outcome.last_token_s,
+            outcome.keeps_gaps,
+            asked.output_tokens,
+        )
+    )
+    waited = list(map(sub, first, came))
+    waits, totals = sorted(waited), sorted(map(sub, last, came))
+    paces = sorted(
+        (end - start) / (count - 1) for start, end, count in zip(first, last, counts, strict=True) if count > 1
     )
     gap_p50, gap_p90, gap_p99, gap_max = gap_quantiles(outcome.gaps, (0.5, 0.9, 0.99, 1.0))
     end_s = makespan_s(outcome) if alive else 0.0
-    good = sum(
-        1
-        for i in alive
-        if outcome.keeps_gaps[i] and outcome.first_token_s[i] - outcome.arrival_s[i] <= objective.max_ttft_s
-    )
-    tokens = sum(asked.output_tokens) if len(alive) == len(asked) else sum(asked.output_tokens[i] for i in alive)
+    good = sum(1 for kept, wait_s in zip(keeps, waited, strict=True) if kept and wait_s <= objective.max_ttft_s)
     return SimulatedRow(
         policy=outcome.policy,
         nominal_rate=nominal_rate(outcome.workload),
@@ -135,7 +142,7 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
         tpot_p99_s=_quantile(paces, 0.99),
         e2e_p50_s=_quantile(totals, 0.5),
         e2e_p99_s=_quantile(totals, 0.99),
-        output_tokens_per_s=_over(tokens, end_s),
+        output_tokens_per_s=_over(sum(counts), end_s),
         goodput_requests_per_s=_over(good, end_s),
         goodput_fraction=good / len(asked),
         preemptions=outcome.num_preemptions,
@@ -158,10 +165,8 @@ def queue_grew(outcome: Outcome) -> bool:
     last_s = max(outcome.arrival_s)
     if last_s <= 0 or not isinstance(outcome.workload.arrival, OpenLoop):
         return False
-    failed = frozenset(outcome.failed)
     early, late = (
-        sum(1 for came_s in outcome.arrival_s if came_s <= time_s)
-        - sum(1 for index, done_s in enumerate(outcome.last_token_s) if index in failed or done_s <= time_s)
+        bisect_right(outcome.arrival_s, time_s) - sum(map(time_s.__ge__, outcome.last_token_s))
         for time_s in (_EARLY * last_s, last_s)
     )
     early = max(early, 1)
@@ -182,20 +187,21 @@ def was_answered(outcome: Outcome) -> bool:
     return len(outcome.failed) < len(outcome.workload)
 
 
-def num_met_others(outcome: Outcome) -> int:
-    """Requests that came while one that had come before them, and not at the same moment, was still there.
+def have_met(outcome: Outcome) -> bool:
+    """Whether any request came while one that had come before it, and not at the same moment, was still there.
 
     Where:   one that failed is there no longer from the start: when it ended is not kept
     """
     failed = frozenset(outcome.failed)
-    count, busy_until_s, pending_s, at_s = 0, 0.0, 0.0, -1.0
+    busy_until_s, pending_s, at_s = 0.0, 0.0, -1.0
     for index in sorted(range(len(outcome.arrival_s)), key=outcome.arrival_s.__getitem__):
         arrival_s = outcome.arrival_s[index]
         if arrival_s > at_s:
             busy_until_s, at_s = max(busy_until_s, pending_s), arrival_s
-        count += arrival_s < busy_until_s
+        if arrival_s < busy_until_s:
+            return True
         pending_s = max(pending_s, 0.0 if index in failed else outcome.last_token_s[index])
-    return count
+    return False
 
 
 def _alive(outcome: Outcome) -> Sequence[int]:
@@ -204,10 +210,6 @@ def _alive(outcome: Outcome) -> Sequence[int]:
         return range(len(outcome.workload.requests))
     failed = frozenset(outcome.failed)
     return [index for index in range(len(outcome.workload.requests)) if index not in failed]
-
-
-def _sorted(values: Iterator[float]) -> Sequence[float]:
-    return sorted(values)
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -255,7 +257,7 @@ def gap_quantiles(gaps: Gaps, fractions: Sequence[float]) -> list[float | None]:
     """
     if not len(gaps.values_s):
         return [None] * len(fractions)
-    if len(gaps.values_s) >= _NUMPY_PAYS:
+    if len(gaps.values_s) >= (_LOADED_PAYS if "numpy" in sys.modules else _NUMPY_PAYS):
         try:
             return _numpy_quantiles(gaps, fractions)
         except ImportError:
