@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference_bench.metrics import Objective
-from inference_bench.report.capacity_report import limits_words
 from inference_bench.report.simulate_json import study_json
 from inference_bench.report.simulate_report import rate_words, study_text
 from inference_bench.report.text import display_columns
@@ -68,4 +67,4 @@ def test_notes_of_a_workload_cannot_move_the_cursor() -> None:
 
 def test_rates_and_promises_are_said_as_they_were_asked() -> None:
     assert (rate_words(0.25), rate_words(None), rate_words(0.2437890625)) == ("0.25", "n/a", "0.243789")
-    assert limits_words(Limits(ttft_p99_s=3.0, itl_p99_s=0.1)) == "p99 TTFT <= 3.00 s, p99 ITL <= 100 ms"
+    assert Limits(ttft_p99_s=3.0, itl_p99_s=0.1).text == "p99 TTFT <= 3.00 s, p99 ITL <= 100 ms"

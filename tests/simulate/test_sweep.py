@@ -18,7 +18,7 @@ import pytest
 import inference_bench
 from inference_bench.errors import MissingExtraError, RequestError, WorldError
 from inference_bench.simulate.settings import KvMemory, Policy
-from inference_bench.simulate.sweep import CaseResult, SweepInterrupted, run_case, sweep
+from inference_bench.simulate.sweep import CaseResult, SweepInterrupted, sweep
 from inference_bench.workload import reference_workload
 from simulate import sweep_cases
 from simulate.reference_case import is_published, published
@@ -73,7 +73,7 @@ def test_a_workload_may_be_given_itself_and_a_run_may_be_kept() -> None:
     assert result.outcome.workload is workload
     assert len(result.outcome.timeline.time_s) > 10
     assert sent.outcome == result.outcome
-    assert result == run_case(result.case)
+    assert [result] == sweep([result.case], workers=1)
 
 
 def test_no_case_is_no_result() -> None:

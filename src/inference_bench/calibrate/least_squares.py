@@ -40,18 +40,6 @@ class LeastSquares:
         return sum(value * value for value in self.residuals)
 
 
-class _Counted:
-    """Residuals, and how often they were asked for."""
-
-    def __init__(self, residuals: Residuals) -> None:
-        self._residuals = residuals
-        self.num_runs = 0
-
-    def __call__(self, numbers: Sequence[float]) -> list[float]:
-        self.num_runs += 1
-        return self._residuals(numbers)
-
-
 def minimise(
     residuals: Residuals, starts: Sequence[Sequence[float]], low: Sequence[float], high: Sequence[float], step: float
 ) -> LeastSquares:

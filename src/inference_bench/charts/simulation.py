@@ -211,14 +211,7 @@ def capacity_chart(found: Capacity, width_px: int = WIDE_PX) -> Spec | None:
 
 
 def _promised(found: Capacity) -> tuple[_Measure, ...]:
-    limits = found.limits
-    every = (
-        _Measure("p99 TTFT", lambda row: row.ttft_p99_s, limits.ttft_p99_s),
-        _Measure("p99 ITL", lambda row: row.itl_p99_s, limits.itl_p99_s),
-        _Measure("p99 TPOT", lambda row: row.tpot_p99_s, limits.tpot_p99_s),
-        _Measure("p99 E2E", lambda row: row.e2e_p99_s, limits.e2e_p99_s),
-    )
-    return tuple(each for each in every if each.limit is not None)
+    return tuple(_Measure(each.name, each.value, each.limit_s) for each in found.limits.promised)
 
 
 def _longer_name(longer: Tried) -> str:

@@ -72,7 +72,6 @@ _FLEET: Final = (
     ("--transfer-bandwidth", "RATE", "at which caches travel, such as 25GB/s; default 50GB/s"),
     ("--transfer-latency", "TIME", "that is added to each; default 0"),
 )
-SERVER_NAMES: Final = tuple(option.removeprefix("--").replace("-", "_") for option, _, _ in _SERVER)
 FLEET_NAMES: Final = (*(option.removeprefix("--").replace("-", "_") for option, _, _ in _FLEET), "fail")
 
 

@@ -46,7 +46,7 @@ def capacity_text(
 
 
 def _verdict(found: Capacity, served: Served) -> str:
-    name, promise = served.contenders[0].name, limits_words(found.limits)
+    name, promise = served.contenders[0].name, found.limits.text
     if found.nominal_rate is None or found.row is None:
         return wrap(f"{name}: no rate keeps {promise}.")
     realised = f"the draw realised {format_number(found.row.realised_rate)}"
@@ -58,17 +58,6 @@ def _verdict(found: Capacity, served: Served) -> str:
         f"({format_fraction(interval.confidence, 2)} interval)"
     )
     return wrap(f"{name}: {rate_words(found.nominal_rate)} requests/s within {promise} ({realised}){over}.")
-
-
-def limits_words(limits: Limits) -> str:
-    """The promise in words."""
-    pairs = (
-        ("TTFT", limits.ttft_p99_s),
-        ("ITL", limits.itl_p99_s),
-        ("TPOT", limits.tpot_p99_s),
-        ("E2E", limits.e2e_p99_s),
-    )
-    return ", ".join(f"p99 {name} <= {format_seconds(limit)}" for name, limit in pairs if limit is not None)
 
 
 def _rest(found: Capacity, fleet: FleetPlan | None) -> str:
@@ -182,7 +171,7 @@ def _capacities(capacities: Sequence[Capacity]) -> str:
         for name, each in zip(("as recorded", "Poisson"), capacities, strict=True)
     ]
     text = table(("capacity, simulated", "requests/s", "TTFT p99", "ITL p99", "tok/s"), rows, "lrrrr")
-    return f"{text}\n{wrap(f'the highest rate within {limits_words(capacities[0].limits)}, times scaled')}"
+    return f"{text}\n{wrap(f'the highest rate within {capacities[0].limits.text}, times scaled')}"
 
 
 def _doubts(capacities: Sequence[Capacity]) -> Iterator[str]:

@@ -13,13 +13,12 @@ done; from a dynamic one it leaves.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
 
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
 from inference_bench.simulate.outcome import Outcome, Progress, TimelineLog
 from inference_bench.simulate.sequence import Sequence
-from inference_bench.simulate.server import REFERENCE, ArrivalQueue, pooled_gaps
+from inference_bench.simulate.server import ArrivalQueue, reference_outcome
 from inference_bench.simulate.settings import Policy, ServerSetup, never_admitted
 from inference_bench.simulate.step_time import StepPart, StepTime
 from inference_bench.workload import Workload
@@ -35,7 +34,7 @@ class BatchServer:
         self.journeys = [Journey() for _ in workload.requests.prompt_tokens]
         self.timeline = TimelineLog()
         self.now_s = self.in_system_s = self.busy_s = 0.0
-        self.num_steps = self.num_ended = self.peak_bytes = 0
+        self.num_steps = self.num_ended = self.num_preemptions = self.peak_bytes = 0
         self._workload, self._setup, self._step_time = workload, setup, step_time
 
     def run(self, progress: Progress | None = None) -> None:
@@ -141,23 +140,6 @@ def simulate_batches(
     """
     server = BatchServer(workload, setup, step_time)
     server.run(progress)
-    times = tuple(tuple(journey.token_times_s) for journey in server.journeys)
-    return Outcome(
-        workload=workload,
-        policy=setup.scheduler.policy.value,
-        engine=REFERENCE,
-        arrival_s=server.arrivals.times_s,
-        first_token_s=[each[0] for each in times],
-        last_token_s=[each[-1] for each in times],
-        keeps_gaps=[all(b - a <= objective.max_gap_s for a, b in pairwise(each)) for each in times],
-        gaps=pooled_gaps(times),
-        num_preemptions=0,
-        num_steps=server.num_steps,
-        in_system_s=server.in_system_s,
-        busy_s=server.busy_s,
-        peak_bytes=server.peak_bytes,
-        timeline=server.timeline.done(),
-        token_times_s=times,
-        preempted=[0] * len(times),
-        notes=setup.notes,
+    return reference_outcome(
+        workload, setup, server, server.journeys, server.arrivals.times_s, server.in_system_s, objective
     )

@@ -209,6 +209,6 @@ def _warnings(found: Capacity, count: int) -> list[str]:
     ):
         said.append(
             f"the longest pause is {format_seconds(row.itl_max_s)}: with one pause a token, a p99 of pauses hides those that users "
-            f"see once an answer; {row.goodput_fraction:.0%} of the requests keep every pause within {limit_s:g} s"
+            f"see once an answer; {row.goodput_fraction:.0%} of the requests have {found.limits.objective.rule}"
         )
     return said

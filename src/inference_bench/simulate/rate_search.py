@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
@@ -22,7 +22,7 @@ from inference_bench.simulate.run import Engine, simulate
 from inference_bench.simulate.settings import ServerSetup
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.simulate.summary import SimulatedRow, have_met, summarise_run
-from inference_bench.units import MEGA
+from inference_bench.units import MEGA, format_seconds
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload
 from inference_bench.workload.checks import LEAST_RATE, MOST_SPAN_S, require_rate
 
@@ -30,6 +30,23 @@ LONGER: Final = 10
 _MOST_DOUBLINGS: Final = 40
 _HELD_AT_ANY_RATE: Final = float(MEGA)
 Say = Callable[[str], None]
+
+
+class Promise(NamedTuple):
+    """A percentile that must not be exceeded.
+
+    Where:  field is its name in a row
+    Unit:   seconds
+    """
+
+    name: str
+    field: str
+    limit_s: float
+
+    def value(self, row: SimulatedRow) -> float | None:
+        """What a run has of it."""
+        found: float | None = getattr(row, self.field)
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +63,7 @@ class Limits:
     e2e_p99_s: float | None = None
 
     def __post_init__(self) -> None:
-        given = [
-            value for value in (self.ttft_p99_s, self.itl_p99_s, self.tpot_p99_s, self.e2e_p99_s) if value is not None
-        ]
+        given = [promise.limit_s for promise in self.promised]
         if not given:
             raise RequestError("no objective is given; promise at least one percentile, such as a p99 TTFT of 3 s")
         if any(not 0 < value < math.inf for value in given):
@@ -60,24 +75,36 @@ class Limits:
 
     def missed_by(self, row: SimulatedRow) -> tuple[str, ...]:
         """The percentiles that a run exceeds, by name."""
-        pairs = (
-            ("p99 TTFT", row.ttft_p99_s, self.ttft_p99_s),
-            ("p99 ITL", row.itl_p99_s, self.itl_p99_s),
-            ("p99 TPOT", row.tpot_p99_s, self.tpot_p99_s),
-            ("p99 E2E", row.e2e_p99_s, self.e2e_p99_s),
+        return tuple(
+            promise.name
+            for promise in self.promised
+            if (value := promise.value(row)) is not None and value > promise.limit_s
         )
-        return tuple(name for name, value, limit in pairs if limit is not None and value is not None and value > limit)
+
+    @property
+    def promised(self) -> tuple[Promise, ...]:
+        """The percentiles that are limited."""
+        every = ((name, field, getattr(self, field)) for name, field in _PROMISES)
+        return tuple(Promise(name, field, limit_s) for name, field, limit_s in every if limit_s is not None)
 
     @property
     def text(self) -> str:
         """The promise in words."""
-        pairs = (
-            ("p99 TTFT", self.ttft_p99_s),
-            ("p99 ITL", self.itl_p99_s),
-            ("p99 TPOT", self.tpot_p99_s),
-            ("p99 E2E", self.e2e_p99_s),
-        )
-        return ", ".join(f"{name} <= {limit:g} s" for name, limit in pairs if limit is not None)
+        return ", ".join(f"{promise.name} <= {format_seconds(promise.limit_s)}" for promise in self.promised)
+
+    @property
+    def objective(self) -> Objective:
+        """When a request is good: it waits for its first token, and between any two, no longer than is promised."""
+        usual = Objective()
+        return Objective(self.ttft_p99_s or usual.max_ttft_s, self.itl_p99_s or usual.max_gap_s)
+
+
+_PROMISES: Final = (
+    ("p99 TTFT", "ttft_p99_s"),
+    ("p99 ITL", "itl_p99_s"),
+    ("p99 TPOT", "tpot_p99_s"),
+    ("p99 E2E", "e2e_p99_s"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,9 +161,7 @@ class Searcher:
         self.num_runs, self._fleet = 0, fleet
         self._setup, self._step_time, self._limits, self._engine = setup, step_time, limits, engine
         self._say = say or (lambda _text: None)
-        self.objective = Objective(
-            limits.ttft_p99_s or Objective().max_ttft_s, limits.itl_p99_s or Objective().max_gap_s
-        )
+        self.objective = limits.objective
 
     def run(self, workload: Workload, what: str = "") -> Outcome:
         """One run; what it is of is said while it goes on."""

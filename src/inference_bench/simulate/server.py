@@ -11,8 +11,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Iterable
+from collections.abc import Sequence as Values
 from itertools import pairwise
-from typing import Final
+from typing import Final, Protocol
 
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
@@ -224,34 +225,46 @@ def simulate_steps(
             arrivals.free_user(server.now_s)
         if ended and progress is not None:
             progress(num_ended, count)
-    return _outcome(workload, setup, server, arrivals, in_system_s, objective)
+    journeys = [server.journeys[index] for index in range(count)]
+    return reference_outcome(workload, setup, server, journeys, arrivals.times_s, in_system_s, objective)
 
 
-def _outcome(
+class Books(Protocol):
+    """What a readable server has counted."""
+
+    num_steps: int
+    num_preemptions: int
+    peak_bytes: int
+    busy_s: float
+    timeline: TimelineLog
+
+
+def reference_outcome(
     workload: Workload,
     setup: ServerSetup,
-    server: Server,
-    arrivals: ArrivalQueue,
+    books: Books,
+    journeys: Values[Journey],
+    arrival_s: Values[float],
     in_system_s: float,
     objective: Objective,
 ) -> Outcome:
-    journeys = [server.journeys[index] for index in range(len(workload.requests))]
+    """A run of a readable server, by request."""
     times = tuple(tuple(journey.token_times_s) for journey in journeys)
     return Outcome(
         workload=workload,
         policy=setup.scheduler.policy.value,
         engine=REFERENCE,
-        arrival_s=arrivals.times_s,
+        arrival_s=arrival_s,
         first_token_s=[each[0] for each in times],
         last_token_s=[each[-1] for each in times],
         keeps_gaps=[all(b - a <= objective.max_gap_s for a, b in pairwise(each)) for each in times],
         gaps=pooled_gaps(times),
-        num_preemptions=server.num_preemptions,
-        num_steps=server.num_steps,
+        num_preemptions=books.num_preemptions,
+        num_steps=books.num_steps,
         in_system_s=in_system_s,
-        busy_s=server.busy_s,
-        peak_bytes=server.peak_bytes,
-        timeline=server.timeline.done(),
+        busy_s=books.busy_s,
+        peak_bytes=books.peak_bytes,
+        timeline=books.timeline.done(),
         cached_prompt_tokens=sum(journey.cached_prompt_tokens for journey in journeys),
         token_times_s=times,
         preempted=[journey.num_preemptions for journey in journeys],

@@ -136,11 +136,6 @@ def sweep(
     return [results[index] for index in range(len(cases))]
 
 
-def run_case(case: Case) -> CaseResult:
-    """One case, here; what cannot run says why in the result."""
-    return _result(case, _run(case))
-
-
 def _runs(
     cases: Sequence[Case], workers: int | None, backend: Backend | str, progress: Progress | None
 ) -> Generator[tuple[int, Ran | Lost], None, None]:

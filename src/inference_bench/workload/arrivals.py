@@ -160,12 +160,8 @@ class Arrivals(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Poisson:
-    """Arrivals that know nothing of each other: many users, each asking rarely.
-
-    Formula:  gap = expovariate(rate)
-    Raises:   RequestError for a rate that is not finite and above zero
-    """
+class _AtRate:
+    """A process that is said by its rate."""
 
     rate: float
 
@@ -173,14 +169,23 @@ class Poisson:
         require_positive(self.rate, "rate", _PER_SECOND)
 
     @property
-    def name(self) -> str:
-        """The process in words."""
-        return "poisson"
-
-    @property
     def mean_rate(self) -> float:
         """Arrivals a second in the long run."""
         return self.rate
+
+
+@dataclass(frozen=True, slots=True)
+class Poisson(_AtRate):
+    """Arrivals that know nothing of each other: many users, each asking rarely.
+
+    Formula:  gap = expovariate(rate)
+    Raises:   RequestError for a rate that is not finite and above zero
+    """
+
+    @property
+    def name(self) -> str:
+        """The process in words."""
+        return "poisson"
 
     def times_s(self, rng: Random) -> Iterator[float]:
         """See `Arrivals`."""
@@ -191,18 +196,17 @@ class Poisson:
 
 
 @dataclass(frozen=True, slots=True)
-class GammaArrivals:
+class GammaArrivals(_AtRate):
     """Arrivals with gamma gaps: more even than Poisson below a coefficient of variation of 1, burstier above.
 
     Formula:  gap = gammavariate(1 / cv², cv² / rate), of mean 1 / rate and standard deviation cv / rate
     Raises:   RequestError for a rate that is not finite and above zero, or a cv outside 0.01 to 100
     """
 
-    rate: float
     cv: float
 
     def __post_init__(self) -> None:
-        require_positive(self.rate, "rate", _PER_SECOND)
+        _AtRate.__post_init__(self)
         require_positive(self.cv, "coefficient of variation of the gaps")
         low, high = _CV_RANGE
         if not low <= self.cv <= high:
@@ -216,11 +220,6 @@ class GammaArrivals:
         """The process in words."""
         return f"gamma with cv {self.cv:g}"
 
-    @property
-    def mean_rate(self) -> float:
-        """Arrivals a second in the long run."""
-        return self.rate
-
     def times_s(self, rng: Random) -> Iterator[float]:
         """See `Arrivals`."""
         now_s, draw = 0.0, rng.gammavariate
@@ -231,27 +230,17 @@ class GammaArrivals:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class Constant(_AtRate):
     """Arrivals at equal gaps, without drift and without a draw.
 
     Formula:  request i, counted from 1, arrives at i / rate
     Raises:   RequestError for a rate that is not finite and above zero
     """
 
-    rate: float
-
-    def __post_init__(self) -> None:
-        require_positive(self.rate, "rate", _PER_SECOND)
-
     @property
     def name(self) -> str:
         """The process in words."""
         return "constant"
-
-    @property
-    def mean_rate(self) -> float:
-        """Arrivals a second in the long run."""
-        return self.rate
 
     def times_s(self, rng: Random) -> Iterator[float]:  # noqa: ARG002 (every process is given one; this draws nothing)
         """See `Arrivals`; `rng` is not touched."""

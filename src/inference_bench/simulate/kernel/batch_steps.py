@@ -7,7 +7,7 @@ Read next by: engine.
 
 from __future__ import annotations
 
-from inference_bench.simulate.kernel.decoders import sequence_bytes
+from inference_bench.simulate.kernel.decoders import free_user, sequence_bytes
 from inference_bench.simulate.kernel.pricing import attended_pairs, cached_reads, step_seconds
 from inference_bench.simulate.kernel.state import (
     ADMISSION_LIMIT,
@@ -29,20 +29,14 @@ from inference_bench.simulate.kernel.state import (
     NOW,
     NUM_CLASSES,
     NUM_GAPS,
-    NUM_POINTS,
     PADS,
-    PEAK,
-    POINT_ROOM,
     RELEASED,
-    SEEN_POINTS,
     STEP,
-    STRIDE,
-    THINK,
     TIMEOUT,
     TOTAL,
     State,
 )
-from inference_bench.simulate.kernel.steps import note_gap, pass_time, take_arrivals, thin_points
+from inference_bench.simulate.kernel.steps import keep_point, note_gap, pass_time, take_arrivals
 
 
 def advance_batches(s: State, most_requests: int) -> int:
@@ -172,10 +166,7 @@ def end_finished(s: State, head: int, size: int, given: int, active: int) -> int
             s.counter[DONE] += 1
             if s.counter[LAST_LATE] >= s.began[request]:
                 s.late[request] = 1
-            released = s.counter[RELEASED]
-            if released < s.counter[TOTAL]:
-                s.arrival[released] = s.clock[NOW] + s.clock[THINK]
-                s.counter[RELEASED] = released + 1
+            free_user(s)
     return active
 
 
@@ -213,16 +204,8 @@ def step_of_batch(s: State, head: int, size: int, given: int, active: int, is_pr
 
 def note_batch_step(s: State, seconds: float, active: int, used: int, is_prompt: bool) -> None:
     """The step in the clocks, the pauses and the timeline."""
-    s.counter[PEAK] = max(s.counter[PEAK], used)
     waiting = s.counter[NEXT] - s.counter[HEAD]
-    if s.counter[SEEN_POINTS] % s.counter[STRIDE] == 0:
-        place = s.counter[NUM_POINTS]
-        s.point_time[place], s.point_bytes[place] = s.clock[NOW], used
-        s.point_waiting[place], s.point_running[place] = waiting, active
-        s.counter[NUM_POINTS] = place + 1
-        if place + 1 == s.counter[POINT_ROOM]:
-            thin_points(s)
-    s.counter[SEEN_POINTS] += 1
+    keep_point(s, waiting, active, used)
     gap = pass_time(s, seconds, waiting + active)
     if is_prompt:
         s.counter[STEP] += 1

@@ -153,6 +153,11 @@ def end(s: State, request: int) -> None:
     leave(s, request)
     s.last_s[request] = s.clock[NOW]
     s.counter[DONE] += 1
+    free_user(s)
+
+
+def free_user(s: State) -> None:
+    """In a closed loop, whose answer has ended sends the next request after thinking."""
     released = s.counter[RELEASED]
     if released < s.counter[TOTAL]:
         s.arrival[released] = s.clock[NOW] + s.clock[THINK]

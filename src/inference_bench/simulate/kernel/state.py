@@ -56,7 +56,6 @@ BY_CHUNK: Final = (
 MAX_OUTPUT: Final = 35
 GAP_ROOM: Final = 36
 POINT_ROOM: Final = 37
-BLOCKS_HERE: Final = 38  # scratch: cached positions and pairs of the chain
 MAX_BATCH: Final = 39
 PADS: Final = 40
 CHECKS_MEMORY: Final = 41

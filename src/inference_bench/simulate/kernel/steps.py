@@ -303,13 +303,17 @@ def stretch_end(s: State) -> float:
 
 
 def add_point(s: State) -> None:
+    """Where the server stands before a step."""
+    keep_point(s, num_waiting(s), s.counter[RUNNING], s.counter[AFTER])
+
+
+def keep_point(s: State, waiting: int, running: int, used: int) -> None:
     """The timeline, thinned out whenever it is full; and the most the cache ever held."""
-    used = s.counter[AFTER]
     s.counter[PEAK] = max(s.counter[PEAK], used)
     if s.counter[SEEN_POINTS] % s.counter[STRIDE] == 0:
         place = s.counter[NUM_POINTS]
         s.point_time[place], s.point_bytes[place] = s.clock[NOW], used
-        s.point_waiting[place], s.point_running[place] = num_waiting(s), s.counter[RUNNING]
+        s.point_waiting[place], s.point_running[place] = waiting, running
         s.counter[NUM_POINTS] = place + 1
         if place + 1 == s.counter[POINT_ROOM]:
             thin_points(s)
