@@ -51,7 +51,8 @@ PURE = [
     "calibrate.served_log",
     "report.against_report", "report.capacity_json", "report.capacity_report", "report.simulate_json", "report.simulate_report",
     "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
-    "report.html", "report.picture", "report.plan_cost_report", "report.plan_interval_report", "report.plan_json", "report.plan_report",
+    "report.html_pieces", "report.key_figure", "report.table", "report.verify_html", "report.wording",
+    "report.picture", "report.plan_cost_report", "report.plan_interval_report", "report.plan_json", "report.plan_report",
 ]  # fmt: skip
 
 BLOCKED_IMPORTS = """

@@ -11,7 +11,7 @@ import pytest
 
 from inference_bench.charts import PALETTE
 from inference_bench.render import svg
-from inference_bench.report.html import verify_html
+from inference_bench.report.verify_html import verify_html
 from inference_bench.verify.result import VerifyResult
 from report.sample import bare_result, hostile_result, hybrid, sample_result, with_findings
 

@@ -12,7 +12,8 @@ from collections.abc import Mapping
 from pathlib import PurePath, PureWindowsPath
 
 from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
-from inference_bench.report.wording import clean, started, yes_or_no
+from inference_bench.report.text import clean
+from inference_bench.report.wording import started, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,

@@ -3,16 +3,15 @@
 In:   VerifyResult
 Out:  KeyFigures with their origin, and findings as sentences
 Leaves out: everything behind them (result_tables)
-Read next by: html, text_result.
+Read next by: verify_html, text_result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from inference_bench.charts import group_labels, point_name
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.origin import Origin
+from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.wording import REPORTED, tokens_per_s
 from inference_bench.units import (
     NOT_AVAILABLE,
@@ -23,24 +22,6 @@ from inference_bench.units import (
     format_si,
 )
 from inference_bench.verify.result import UNSTEADY, VerifyResult
-
-
-@dataclass(frozen=True, slots=True)
-class KeyFigure:
-    """One figure with its name and where it comes from.
-
-    Where:  beside is what it should be read with, in a few words, and detail says the rest; fraction is its share of a
-            ceiling, None for a figure without one
-    """
-
-    name: str
-    value: str
-    unit: str
-    origin: str
-    beside: str
-    detail: str
-    fraction: float | None = None
-    is_finding: bool = False
 
 
 def key_figures(result: VerifyResult) -> tuple[KeyFigure, ...]:

@@ -3,12 +3,10 @@
 In:   VerifyResult
 Out:  Tables: columns and rows of texts, written by `units`
 Leaves out: how a table looks on a page or in a terminal
-Read next by: html, text_result.
+Read next by: verify_html, text_result.
 """
 
 from __future__ import annotations
-
-from dataclasses import dataclass
 
 from inference_bench.accounting.cache import CacheCount, count_cache
 from inference_bench.charts import group_labels
@@ -16,7 +14,9 @@ from inference_bench.compare import ComparedPoint, Verdict
 from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format
-from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED, clean, interval_text, tokens_per_s, yes_or_no
+from inference_bench.report.table import Cells, Column, Table
+from inference_bench.report.text import clean
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED, interval_text, tokens_per_s, yes_or_no
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes,
@@ -30,7 +30,6 @@ from inference_bench.units import (
 from inference_bench.verify.identity import engine_cache_format
 from inference_bench.verify.result import GroupMetrics, VerifyResult
 
-Cells = tuple[str, ...]
 _FEW = "†"
 _PHASE_NOTE = "Decode: one step of the whole batch. Prefill: the time to the first token of one prompt, HTTP included."
 _TIMES = (
@@ -40,27 +39,6 @@ _TIMES = (
     ("chunk_gap_s", "chunk gap", "between chunks"),
     ("e2e_s", "E2E", "last token"),
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them."""
-
-    title: str
-    align: str = "r"
-    origin: str | None = None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """Texts in rows. `marked` are the rows that are findings."""
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Cells, ...]
-    note: str = ""
-    marked: frozenset[int] = frozenset()
 
 
 def points_table(result: VerifyResult) -> Table:

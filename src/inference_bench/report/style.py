@@ -49,10 +49,9 @@ nav { font-size: .875rem; display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; mar
 _FIGURES: Final = """
 .figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(9.6rem, 1fr)); gap: 1.4rem 1.5rem;
   margin: 1.4rem 0 0; padding: 0; }
-.figures > div { padding-top: .7rem; background:
-  linear-gradient(var(--line), var(--line)) 0 0 / calc(100% * var(--filled)) 3px no-repeat,
-  linear-gradient(var(--grid), var(--grid)) 0 0 / 100% 3px no-repeat; --line: var(--ink); }
-.figures > div.finding { --line: var(--finding); }
+.figures .filled { display: block; width: 100%; height: 3px; margin-bottom: .7rem; fill: var(--grid); }
+.figures .filled .line { fill: var(--ink); }
+.figures .finding .filled .line { fill: var(--finding); }
 .figures dt { font-size: .875rem; color: var(--muted); }
 .figures dd { margin: 0; font-size: .8125rem; line-height: 1.45; color: var(--muted); }
 .figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em;
@@ -115,7 +114,7 @@ _PRINT: Final = """
   h2 { margin-top: 1.6rem; break-after: avoid; }
   figure, .figures > div, tr, .findings { break-inside: avoid; }
   figure { display: block; } figure .wide { display: block; } figure .narrow { display: none; }
-  .figures > div { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
+  .figures .filled { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
 }
 """

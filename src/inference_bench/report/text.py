@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_COLUMNS: Final = 100
 _GAP: Final = "  "
 _MIN_TEXT_COLUMNS: Final = 12
+_HOME: Final = re.compile(r"(?:/home|/Users)/[^/\s]+|/root(?=/|\s|$)|[A-Za-z]:\\Users\\[^\\\s]+")
 _WORD: Final = re.compile(r"\S+(?: %\S*)?")
 
 
@@ -34,6 +35,11 @@ def verify_text(result: VerifyResult) -> str:
 def printable(text: str) -> str:
     """The text with every control and invisible character replaced by a mark."""
     return "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text)
+
+
+def clean(value: object) -> str:
+    """Any text as it may be shown: printable, and without the name of whoever ran this."""
+    return _HOME.sub("~", printable(str(value)))
 
 
 def display_columns(text: str) -> int:

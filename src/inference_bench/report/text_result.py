@@ -12,9 +12,10 @@ from collections.abc import Iterable
 from typing import Final
 
 from inference_bench.report.key_figures import findings, key_figures
-from inference_bench.report.result_tables import Table, points_table
-from inference_bench.report.text import pad, shorten, table, wrap
-from inference_bench.report.wording import clean, engine_name, model_name
+from inference_bench.report.result_tables import points_table
+from inference_bench.report.table import Table
+from inference_bench.report.text import clean, pad, shorten, table, wrap
+from inference_bench.report.wording import engine_name, model_name
 from inference_bench.verify.result import VerifyResult
 
 _NAME_COLUMNS: Final = 22

@@ -2,22 +2,23 @@
 
 In:   parts of a VerifyResult
 Out:  short texts
-Leaves out: escaping (html) and cutting to a width (text)
-Read next by: key_figures, result_tables, html, text_result.
+Leaves out: escaping (html_pieces) and cutting to a width (text)
+Read next by: key_figures, result_tables, html_pieces, verify_html, text_result.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from inference_bench.engines.base import EngineIdentity
 from inference_bench.origin import Origin
-from inference_bench.report.text import printable
+from inference_bench.report.text import clean
 from inference_bench.stats import Interval
 from inference_bench.units import KILO, NOT_AVAILABLE, format_count, format_number
-from inference_bench.verify.result import VerifyResult
+
+if TYPE_CHECKING:
+    from inference_bench.engines.base import EngineIdentity
+    from inference_bench.verify.result import VerifyResult
 
 REPORTED: Final = "reported"
 ESTIMATE: Final = "estimate"
@@ -32,13 +33,6 @@ ORIGIN_WORDS: Final = {
     FITTED: "a line through measured points",
     REPORTED: "said by the server itself, not checked by timing",
 }
-
-_HOME: Final = re.compile(r"(?:/home|/Users)/[^/\s]+|/root(?=/|\s|$)|[A-Za-z]:\\Users\\[^\\\s]+")
-
-
-def clean(value: object) -> str:
-    """Any text as it may be shown: printable, and without the name of whoever ran this."""
-    return _HOME.sub("~", printable(str(value)))
 
 
 def model_name(result: VerifyResult) -> str:
