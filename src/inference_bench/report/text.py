@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from inference_bench.report.table import Table
     from inference_bench.verify.result import VerifyResult
 
 MAX_COLUMNS: Final = 100
@@ -124,6 +125,22 @@ def table(headers: Sequence[str], rows: Sequence[Sequence[str]], align: str, max
         picked = [[line[index] for index in chosen] for line in lines]
         blocks.append(_block(picked, [widths[index] for index in chosen], "".join(align[index] for index in chosen)))
     return "\n\n".join(blocks)
+
+
+def table_text(shown: Table | None, chosen: Iterable[int] | None = None) -> str:
+    """A Table of the chosen columns, and below it what there is to know of them; nothing when it has no rows."""
+    if shown is None or not shown.rows:
+        return ""
+    indexes = list(range(len(shown.columns)) if chosen is None else chosen)
+    columns = [shown.columns[index] for index in indexes]
+    titles = [column.title for column in columns]
+    headers = [
+        f"{column.title}, {column.origin}" if titles.count(column.title) > 1 else column.title for column in columns
+    ]
+    cells = [tuple(row[index] for index in indexes) for row in shown.rows]
+    text = table(headers, cells, "".join(column.align for column in columns))
+    notes = " ".join(filter(None, [*(column.note for column in columns), shown.note]))
+    return f"{text}\n{wrap(notes)}" if notes else text
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -13,8 +13,7 @@ from typing import Final
 
 from inference_bench.report.key_figures import findings, key_figures
 from inference_bench.report.result_tables import points_table
-from inference_bench.report.table import Table
-from inference_bench.report.text import clean, pad, shorten, table, wrap
+from inference_bench.report.text import clean, pad, shorten, table_text, wrap
 from inference_bench.report.wording import engine_name, model_name
 from inference_bench.verify.result import VerifyResult
 
@@ -31,7 +30,7 @@ def verification(result: VerifyResult) -> str:
         _figures(result),
         _list("findings", findings(result)),
         _list("reading", result.reading),
-        _table(points_table(result), _POINT_COLUMNS),
+        table_text(points_table(result), _POINT_COLUMNS),
         _list("assumptions", result.assumptions),
         _list("notes", result.notes),
         wrap(
@@ -57,19 +56,3 @@ def _figures(result: VerifyResult) -> str:
 def _list(title: str, lines: Iterable[str]) -> str:
     shown = [wrap(clean(line), indent="  - ") for line in lines]
     return "\n".join([title, *shown]) if shown else ""
-
-
-def _table(shown: Table | None, chosen: Iterable[int] | None = None) -> str:
-    """A table of the chosen columns, and below it what there is to know of them."""
-    if shown is None or not shown.rows:
-        return ""
-    indexes = list(range(len(shown.columns)) if chosen is None else chosen)
-    columns = [shown.columns[index] for index in indexes]
-    titles = [column.title for column in columns]
-    headers = [
-        f"{column.title}, {column.origin}" if titles.count(column.title) > 1 else column.title for column in columns
-    ]
-    cells = [tuple(row[index] for index in indexes) for row in shown.rows]
-    text = table(headers, cells, "".join(column.align for column in columns))
-    notes = " ".join(filter(None, [*(column.note for column in columns), shown.note]))
-    return f"{text}\n{wrap(notes)}" if notes else text
