@@ -113,6 +113,7 @@ class FitAnswer:
     decode_middle_s: float | None = None
     prefill_middle_s: float | None = None
     expected_from: str | None = None
+    ceiling: Roof | None = None
 
     @property
     def allocation(self) -> EngineAllocation | None:
@@ -184,6 +185,7 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         decode_middle_s=expected.decode_middle_s,
         prefill_middle_s=expected.prefill_middle_s,
         expected_from=request.family if expected.decode_middle_s is not None else None,
+        ceiling=ceiling,
     )
 
 

@@ -137,6 +137,8 @@ def _machine(answer: FitAnswer) -> Json | None:
         "origin": machine.origin,
         "source": machine.source.title,
         "as_of": machine.source.as_of,
+        "compute_format": answer.ceiling.compute_format if answer.ceiling else None,
+        "ridge_flops_per_byte": answer.ceiling.ridge_flops_per_byte if answer.ceiling else None,
     }
 
 
@@ -155,6 +157,8 @@ def _decode(answer: FitAnswer) -> Json | None:
         "limited_by": limit.limited_by,
         "flops": limit.flops,
         "bytes": limit.num_bytes,
+        "intensity_flops_per_byte": limit.intensity,
+        "fraction_of_peak": limit.fraction_of_peak,
     }
 
 
@@ -171,6 +175,8 @@ def _prefill(answer: FitAnswer) -> Json | None:
         "limited_by": limit.limited_by,
         "flops": limit.flops,
         "bytes": limit.num_bytes,
+        "intensity_flops_per_byte": limit.intensity,
+        "fraction_of_peak": limit.fraction_of_peak,
     }
 
 

@@ -12,40 +12,29 @@ from dataclasses import asdict
 from typing import Any, Final
 
 from inference_bench.predict.phases import RooflineTable
-from inference_bench.report.text import pad, shorten, table, wrap
-from inference_bench.roofline import Bound, LimitedBy
+from inference_bench.report import roofline_tables as tables
+from inference_bench.report.text import pad, shorten, table_text, wrap
+from inference_bench.roofline import Bound
 from inference_bench.units import (
-    NOT_AVAILABLE,
-    format_bytes,
-    format_count,
-    format_fraction,
     format_number,
-    format_seconds,
     format_si,
 )
 
 _NAME_COLUMNS: Final = 24
 _AXIS_COLUMNS: Final = 64
-_WIDE_INTENSITY: Final = 1_000_000
-_SHOWN_BATCHES: Final = (1, 4, 16, 64, 256, 1024)
 
 
 def _bound_json(item: Bound) -> dict[str, Any]:
     return {
         "name": item.name,
         "flops": item.flops,
-        "bytes": _moved(item),
+        "bytes": tables.moved(item),
         "intensity": item.intensity,
         "bound_s": item.seconds,
         "limited_by": item.limited_by,
         "fraction_of_peak": item.fraction_of_peak,
         "interconnect_bytes": item.link_bytes,
     }
-
-
-def _moved(item: Bound) -> int:
-    """Bytes of memory; of an operation that only sends, what it sends."""
-    return item.num_bytes or item.link_bytes
 
 
 def roofline_json(result: RooflineTable) -> dict[str, Any]:
@@ -97,57 +86,15 @@ def _curve_json(result: RooflineTable) -> dict[str, Any]:
 def roofline_text(result: RooflineTable) -> str:
     """The same for a terminal."""
     blocks = [
-        _head(result),
-        _bounds_table(result),
+        wrap(tables.asked(result)),
+        table_text(tables.bounds_table(result)),
         "\n".join(_strip(result)),
-        _intensity_table(result),
+        table_text(tables.intensity_table(result)),
         _balance(result),
-        _curve_table(result),
+        table_text(tables.curve_table(result)),
         "\n".join(["assumptions", *(wrap(line, indent="  - ") for line in result.assumptions)]),
     ]
     return "\n\n".join(block for block in blocks if block)
-
-
-def _head(result: RooflineTable) -> str:
-    ceiling, devices = result.ceiling, result.devices
-    link = f", sends {format_si(ceiling.link_bytes_per_s, 'B/s')}" if devices > 1 else ""
-    machine = result.machine if devices == 1 else f"{format_count(devices)} × {result.machine}, each"
-    hybrid = (
-        "" if result.prefill_chunk is None else f"; both in one step, {format_count(result.prefill_chunk)} tokens of it"
-    )
-    return wrap(
-        f"{result.model} on {machine}: {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, "
-        f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')} {ceiling.compute_format or ''} dense, ridge "
-        f"{format_number(ceiling.ridge_flops_per_byte)} FLOP/byte{link}; decode of {format_count(result.batch)} sequence(s) "
-        f"at {format_count(result.context_tokens)} tokens, prefill of {format_count(result.prompt_tokens)} tokens{hybrid}"
-    )
-
-
-def _bounds_table(result: RooflineTable) -> str:
-    rows = []
-    for phase in result.phases:
-        rows.append(_row(phase.name, phase))
-        rows += [_row(f"  {item.name}", item) for name, item in result.operations if name == phase.name]
-    headers = ("phase, operation", "FLOPs", "bytes", "FLOP/byte", "bound", "limited by", "of peak")
-    return table(headers, rows, "lrrrrlr")
-
-
-def _row(name: str, item: Bound) -> tuple[str, ...]:
-    return (
-        name,
-        format_si(item.flops, "", 3) if item.flops else "0",
-        format_bytes(_moved(item)),
-        _intensity(item.intensity),
-        format_seconds(item.seconds),
-        str(item.limited_by) if item.limited_by is not LimitedBy.UNKNOWN else NOT_AVAILABLE,
-        format_fraction(item.fraction_of_peak),
-    )
-
-
-def _intensity(flops_per_byte: float | None) -> str:
-    """In full as far as a column has room for it."""
-    is_wide = flops_per_byte is not None and flops_per_byte >= _WIDE_INTENSITY
-    return format_si(flops_per_byte, "") if is_wide else format_number(flops_per_byte)
 
 
 # ── the roof as text: intensity along a line, the ridge across all of them ─────────────────────────
@@ -167,7 +114,7 @@ def _strip(result: RooflineTable) -> Iterator[str]:
     yield pad("", _NAME_COLUMNS + 10) + _line([*ticks], scale, "-")
     for name, intensity, mark in shown:
         marks = [*([(ridge, ":")] if ridge else []), (intensity, mark)]
-        text = f"{pad(shorten(name, _NAME_COLUMNS), _NAME_COLUMNS)} {pad(_intensity(intensity), 8, 'r')} "
+        text = f"{pad(shorten(name, _NAME_COLUMNS), _NAME_COLUMNS)} {pad(tables.intensity_text(intensity), 8, 'r')} "
         yield f"{text}{_line(marks, scale, ' ')}".rstrip()
     if ridge:
         yield pad("", _NAME_COLUMNS + 10) + _ridge_note(ridge, scale)
@@ -215,52 +162,8 @@ def _ridge_note(ridge: float, scale: tuple[int, int]) -> str:
 # ── intensities, balance, batch ────────────────────────────────────────────────────────────────────
 
 
-def _intensity_table(result: RooflineTable) -> str:
-    rows = [(row.name, format_number(row.flops_per_byte), row.detail) for row in result.intensities]
-    return table(("intensity of", "FLOP/byte", "of what"), rows, "lrl")
-
-
 def _balance(result: RooflineTable) -> str:
-    balance, context = result.balance, f"at {format_count(result.context_tokens)} tokens"
-    if balance.products is None:
+    lines = tables.balance(result)
+    if not lines:
         return "balance batch: n/a, as it takes both the bandwidth and the compute rate"
-    lines = [f"weight products alone: {format_number(balance.products)} sequences"]
-    if balance.experts is not None:
-        lines.append(f"routed experts alone: {format_number(balance.experts)}, as each meets its share of the tokens")
-    if balance.step_turns:
-        lines.append(f"a whole step {context}: {format_count(balance.step)}")
-    else:
-        lines.append(f"a whole step {context}: never, as a larger batch makes the reading of caches no denser")
-    head = "balance batch, from which decode is limited by compute and no longer by memory"
-    return "\n".join([head, *(wrap(line, indent="  - ") for line in lines)])
-
-
-def _curve_table(result: RooflineTable) -> str:
-    if not result.curve:
-        return ""
-    chosen = [row for row in result.curve if row.batch in _SHOWN_BATCHES or row.batch == result.batch]
-    rows = [
-        (
-            format_count(row.batch),
-            format_seconds(row.step_s),
-            format_number(row.sequence_tokens_per_s),
-            format_number(row.tokens_per_s),
-            format_fraction(row.tokens_per_s / result.limits.tokens_per_s)
-            if result.limits.tokens_per_s
-            else NOT_AVAILABLE,
-        )
-        for row in chosen
-    ]
-    headers = ("decode batch", "step", "tokens/s each", "tokens/s all", "of limit")
-    return f"{table(headers, rows, 'rrrrr')}\n{wrap(_limit_line(result))}"
-
-
-def _limit_line(result: RooflineTable) -> str:
-    limits = result.limits
-    parts = {
-        "reading caches": limits.memory_tokens_per_s,
-        "computing": limits.compute_tokens_per_s,
-        "sending": limits.interconnect_tokens_per_s,
-    }
-    alone = ", ".join(f"{name} alone {format_number(rate)}" for name, rate in parts.items() if rate is not None)
-    return f"limit as the batch grows: {format_number(limits.tokens_per_s)} tokens/s ({alone or 'no rate is known'})"
+    return "\n".join([tables.BALANCE, *(wrap(line, indent="  - ") for line in lines)])
