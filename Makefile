@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-labs lint bench fit-efficiency accuracy policies clean
+.PHONY: demo test test-labs lint bench fit-efficiency accuracy policies article clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -42,6 +42,10 @@ accuracy: $(VENV)/.dev need-tables
 # docs/policies.md and its picture, simulated anew; a test holds the page to the rules
 policies: $(VENV)/.dev
 	$(BIN)/python scripts/write_policies.py
+
+# docs/kv-cache-formula.md and its pictures, counted anew; a test holds the page to the code
+article: $(VENV)/.dev
+	$(BIN)/python scripts/write_article.py
 
 .PHONY: need-tables
 need-tables:

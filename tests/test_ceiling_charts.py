@@ -74,7 +74,7 @@ def test_every_phase_and_operation_with_an_intensity_is_a_named_point_on_the_roo
 def test_no_label_lies_over_another_or_under_the_edge(name: str, machine: str, asked: dict[str, int]) -> None:
     vl_convert = pytest.importorskip("vl_convert")
     spec = drawn(ceiling_chart(result(name, machine, asked)))
-    boxes = [box for box in _text_boxes(vl_convert.vegalite_to_svg(spec, vl_version="5.21")) if box is not None]
+    boxes = [box for box in _text_boxes(vl_convert.vegalite_to_svg(spec, vl_version="6.4")) if box is not None]
     assert len(boxes) > 8
     overlapping = [(a, b) for a, b in itertools.combinations(boxes, 2) if a[1].meets(b[1])]
     assert not overlapping

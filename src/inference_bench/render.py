@@ -21,7 +21,7 @@ from xml.etree import ElementTree
 from inference_bench.charts import PALETTE, Spec
 from inference_bench.errors import MissingExtraError
 
-_VEGA_LITE_VERSION: Final = "5.21"
+_VEGA_LITE_VERSION: Final = "6.4"
 _SVG_NAMESPACE: Final = "http://www.w3.org/2000/svg"
 _ELEMENTS: Final = frozenset({"svg", "g", "path", "line", "rect", "circle", "text", "tspan", "defs", "clipPath"})
 _DROPPED_ATTRIBUTES: Final = frozenset(

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from inference_bench.metrics import Objective
 from inference_bench.report.simulate_json import study_json
-from inference_bench.report.simulate_report import rate_words, study_text
+from inference_bench.report.simulate_report import study_text
+from inference_bench.report.simulate_tables import rate_words
 from inference_bench.report.text import display_columns
 from inference_bench.simulate.candidates import candidates_named
 from inference_bench.simulate.capacity import Limits

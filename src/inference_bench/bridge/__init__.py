@@ -23,6 +23,9 @@ SCHEMA: Final = "inference-bench/page/1"
 _VIEWS: Final = {
     "fit": "fit_view:FIT",
     "roofline": "roofline_view:ROOFLINE",
+    "simulate": "simulate_view:SIMULATE",
+    "plan": "plan_view:PLAN",
+    "article": "article_view:ARTICLE",
 }
 _WIDTHS: Final = ("wide", "narrow", None)
 

@@ -8,25 +8,16 @@ Read next by: the views, page.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Final
 
 from inference_bench.bridge.fields import Json, Width
-from inference_bench.charts.grammar import NARROW_PX, WIDE_PX, Spec
+from inference_bench.charts.grammar import NARROW_PX, WIDE_PX
 from inference_bench.report import html_pieces as pieces
+from inference_bench.report.html_pieces import Drawing
 from inference_bench.report.table import Table
 
 WIDTHS: Final = {"wide": WIDE_PX, "narrow": NARROW_PX}
-
-
-@dataclass(frozen=True, slots=True)
-class Drawing:
-    """A chart with its heading and what to read in it; make gives its specification at a width, None without data."""
-
-    title: str
-    caption: str
-    make: Callable[[int], Spec | None]
 
 
 def chart_slots(drawings: Mapping[str, Drawing]) -> str:

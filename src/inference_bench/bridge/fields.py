@@ -72,7 +72,8 @@ class View:
     """One question of the page, its form, and what answers it.
 
     Where:  answer yields progress, answers that are not complete yet, and the answer last (see steps); is_live says that
-            it is quick enough to follow every input; command is the subcommand that answers the same
+            it is quick enough to follow every input; command is the subcommand that answers the same; is_shown_first says
+            that the page holds its default answer before any script has run
     """
 
     name: str
@@ -83,6 +84,7 @@ class View:
     command: str | None = None
     is_live: bool = True
     run_label: str = ""
+    is_shown_first: bool = False
 
     @property
     def fields(self) -> tuple[Field, ...]:

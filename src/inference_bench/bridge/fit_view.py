@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.weight_plan import weight_plan
 from inference_bench.bridge.command import command_line
-from inference_bench.bridge.drawings import Drawing, chart_slots, chart_specs, csv_rows
+from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
 from inference_bench.bridge.fields import Field, Group, Json, Values, View, Width, at
 from inference_bench.bridge.subject import (
+    COMPUTE_FIELD,
     MACHINE_GROUP,
     MODEL_GROUP,
+    OWN_MODEL_GROUP,
     compute_format_of,
     compute_note,
     files_of,
@@ -36,6 +38,7 @@ from inference_bench.predict.suggest import suggest
 from inference_bench.report.fit_html import fit_html, fit_status
 from inference_bench.report.fit_json import fit_json
 from inference_bench.report.fit_tables import memory_table
+from inference_bench.report.html_pieces import Drawing
 
 if TYPE_CHECKING:
     from inference_bench.facts.hardware import HardwareSpec
@@ -53,8 +56,13 @@ LENGTHS: Final = Group(
     "What is asked of it",
     (
         Field("context", "Context", "40000", "tokens a sequence, such as 32k (32768)", "--context"),
-        Field("sequences", "Sequences at once", "1", "a whole number", "--sequences", "1", power=10),
+        Field("sequences", "Sequences at once", "1", "", "--sequences", "1", power=10),
         Field("engine", "Engine", "none", option="--engine", implied="none", options=ENGINES),
+    ),
+)
+MORE: Final = Group(
+    "More",
+    (
         Field("overhead", "Runtime overhead", "2.5GB", "such as 2.5GB or 1GiB, on each device", "--overhead"),
         Field(
             "split",
@@ -64,7 +72,9 @@ LENGTHS: Final = Group(
             implied="tensor",
             options=(("tensor", "tensor parallelism"), ("pipeline", "pipeline")),
         ),
+        COMPUTE_FIELD,
     ),
+    is_folded=True,
 )
 
 
@@ -152,7 +162,8 @@ FIT: Final = View(
     "fit",
     "Fit and speed",
     "Does it fit, and how fast could it be?",
-    (MODEL_GROUP, MACHINE_GROUP, LENGTHS),
+    (MODEL_GROUP, OWN_MODEL_GROUP, MACHINE_GROUP, LENGTHS, MORE),
     _answer,
     command="fit",
+    is_shown_first=True,
 )

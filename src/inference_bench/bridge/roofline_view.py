@@ -12,11 +12,13 @@ from typing import Final
 
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.bridge.command import command_line
-from inference_bench.bridge.drawings import Drawing, chart_slots, chart_specs, csv_rows
+from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
 from inference_bench.bridge.fields import Field, FieldError, Group, Json, Values, View, Width, at
 from inference_bench.bridge.subject import (
+    COMPUTE_FIELD,
     MACHINE_GROUP,
     MODEL_GROUP,
+    OWN_MODEL_GROUP,
     compute_format_of,
     compute_note,
     files_of,
@@ -30,6 +32,7 @@ from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.models import LoadedModel
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.phases import RooflineTable, roofline_table
+from inference_bench.report.html_pieces import Drawing
 from inference_bench.report.roofline_html import roofline_html, roofline_status
 from inference_bench.report.roofline_report import roofline_json
 from inference_bench.report.roofline_tables import bounds_table, curve_table
@@ -38,12 +41,19 @@ _MAX_OTHERS: Final = 4
 _LENGTHS: Final = Group(
     "What is asked of it",
     (
-        Field("batch", "Sequences decoding together", "1", "a whole number", "--batch", "1", power=10),
+        Field("batch", "Sequences decoding together", "1", "", "--batch", "1", power=10),
         Field("context", "Context", "40000", "tokens a sequence attends, such as 32k (32768)", "--context", "4096"),
         Field("prompt", "Prompt", "", "tokens in prefill; empty: the context", "--prompt"),
-        Field("chunk", "Prefill chunk", "", "adds a step that decodes and reads so many prompt tokens", "--chunk"),
         Field("others", "Beside these machines", "", "up to four names, with commas between", listed="machines"),
     ),
+)
+_MORE: Final = Group(
+    "More",
+    (
+        Field("chunk", "Prefill chunk", "", "adds a step that decodes and reads so many prompt tokens", "--chunk"),
+        COMPUTE_FIELD,
+    ),
+    is_folded=True,
 )
 
 
@@ -116,7 +126,7 @@ ROOFLINE: Final = View(
     "roofline",
     "Roofline",
     "Where does each phase sit, and what would turn its limit?",
-    (MODEL_GROUP, MACHINE_GROUP, _LENGTHS),
+    (MODEL_GROUP, OWN_MODEL_GROUP, MACHINE_GROUP, _LENGTHS, _MORE),
     _answer,
     command="roofline",
 )

@@ -38,42 +38,36 @@ MODEL_GROUP: Final = Group(
     "Model",
     (
         Field("model", "Model", DEFAULT_MODEL, "a name or a Hugging Face id from the list", listed="models"),
-        Field(
-            "config",
-            "or its config.json",
-            hint="paste the whole file",
-            is_text_area=True,
-        ),
-        Field("weights", "Weights", "", "such as bf16, fp8, q4_k_m; empty: the model's own", "--weights", listed="weight-formats"),
-        Field("kv", "Cache", "", "such as fp16, fp8, q8_0, or q8_0/fp16 for keys and values; empty: fp16", "--kv", listed="cache-formats"),
+        Field("weights", "Weights", "", "bf16, fp8, q4_k_m; empty: its own", "--weights", listed="weight-formats"),
+        Field("kv", "Cache", "", "fp16, fp8, q8_0, or q8_0/fp16", "--kv", listed="cache-formats"),
     ),
-)  # fmt: skip
+)
+OWN_MODEL_GROUP: Final = Group(
+    "Your own model",
+    (Field("config", "its config.json", hint="paste the whole file", is_text_area=True),),
+    is_folded=True,
+)
+_OWN: Final = f"on={OWN_MACHINE}"
 MACHINE_GROUP: Final = Group(
     "Machine",
     (
         Field("on", "Machine", DEFAULT_MACHINE, "a name from the list, or own for your own numbers", listed="machines"),
-        Field("devices", "How many", "1", "devices that share the model", "--devices", "1"),
-        Field("memory", "Memory", "24GB", "such as 24GB or 24GiB", when="on=own"),
-        Field("bandwidth", "Bandwidth", "1.8TB/s", "such as 1.8TB/s", when="on=own"),
-        Field("peak", "Dense compute", "165 TFLOP/s", "such as 165 TFLOP/s", when="on=own"),
-        Field(
-            "peak_format",
-            "of format",
-            "bf16",
-            options=tuple((name, name) for name in KNOWN_PEAKS),
-            when="on=own",
-        ),
-        Field("interconnect", "Interconnect", "", "such as 900GB/s, both directions", when="on=own"),
-        Field(
-            "compute",
-            "Compute at",
-            "fp8",
-            "whose peak is used, where the machine has it; empty: what the weights allow",
-            "--compute",
-            listed="peaks",
-            is_example=True,
-        ),
+        Field("devices", "How many", "1", "that share the model", "--devices", "1"),
+        Field("memory", "Memory", "24GB", "such as 24GB or 24GiB", when=_OWN),
+        Field("bandwidth", "Bandwidth", "1.8TB/s", "such as 1.8TB/s", when=_OWN),
+        Field("peak", "Dense compute", "165 TFLOP/s", "such as 165 TFLOP/s", when=_OWN),
+        Field("peak_format", "of format", "bf16", options=tuple((name, name) for name in KNOWN_PEAKS), when=_OWN),
+        Field("interconnect", "Interconnect", "", "such as 900GB/s, both directions", when=_OWN),
     ),
+)
+COMPUTE_FIELD: Final = Field(
+    "compute",
+    "Compute at the peak of",
+    "fp8",
+    "where the machine has it; empty: what the weights allow",
+    "--compute",
+    listed="peaks",
+    is_example=True,
 )
 
 

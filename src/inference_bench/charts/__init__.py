@@ -1,4 +1,4 @@
-"""What does a verification look like? Vega-Lite 5 specifications as plain dicts, with their data inside.
+"""What does a verification look like? Vega-Lite specifications as plain dicts, with their data inside.
 
 In:   VerifyResult and the width of the drawing in CSS pixels
 Out:  one Spec a chart, or None where there is nothing to draw; its `description` says in words what it shows

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
+from inference_bench.charts.batch_panels import limit_cause
 from inference_bench.charts.callouts import Box, Callout, Named, place_callouts
 from inference_bench.charts.grammar import (
     LIGHT,
@@ -22,24 +23,38 @@ from inference_bench.charts.grammar import (
     axis,
     batch_axis,
     chart,
+    is_narrow,
     layer,
     log_scale,
     log_ticks,
     nominal,
     place_legends,
     short_label,
+    spoken,
     text,
     vertical,
+)
+from inference_bench.charts.other_roofs import (
+    above_px,
+    drawn_phases,
+    haloed,
+    known_others,
+    name_layers,
+    other_point_layer,
+    other_roof_layers,
+    point_boxes,
 )
 from inference_bench.charts.roofline import RoofPlot
 from inference_bench.predict.phases import RooflineTable
 from inference_bench.roofline import Bound, Roof
-from inference_bench.units import format_count, format_number, format_si
+from inference_bench.units import format_count, format_number, format_seconds, format_si
 
 _COLOURS: Final = {"prefill": LIGHT["prefill"], "decode": LIGHT["decode"], "hybrid": LIGHT["c1"]}
+_SHORT_NAMES: Final = {"attention projections": "projections", "norms and other": "norms, other"}
 _SHAPES: Final = {"whole step": "diamond", "operation": "circle"}
 _SAME_PX: Final = 7
 _RIGHT_PX: Final = 170  # of the rightmost point, for its label
+_NARROW_RIGHT_PX: Final = 128  # the same in a narrow drawing, where names are shorter
 _COMPUTE_PX: Final = 230  # right of the ridge, for what the flat part is
 _LEAST_HEIGHT_PX: Final = 360
 _ROOMS_PX: Final = (120, 180, 240, 300, 360, 420, 480)  # below the lowest point
@@ -48,71 +63,96 @@ _LINE_PX: Final = 17
 _FIRST_BATCHES: Final = 4  # whose labels end before any other begins
 
 
-def ceiling_chart(result: RooflineTable, width_px: int = WIDE_PX) -> Spec | None:
+def ceiling_chart(result: RooflineTable, width_px: int = WIDE_PX, others: Sequence[RooflineTable] = ()) -> Spec | None:
     """The roof, and on it each phase and operation at its own intensity: a bound lies on the roof by definition.
 
-    Unit:  FLOP/s over FLOP/byte, both on log scales
+    Where:  others are the same question on other machines: their roofs with their names, and their whole steps hollow
+    Unit:   FLOP/s over FLOP/byte, both on log scales
     """
-    rows = [*_rows(result.phases, None), *_rows([item for _, item in result.operations], result)]
-    ceiling = result.ceiling
+    rows = [*_rows(result, result.phases), *_rows(result, [item for _, item in result.operations], are_phases=False)]
+    ceiling, others = result.ceiling, known_others(others)
     if not rows or ceiling.bandwidth_bytes_per_s is None:
         return None
+    others_rows = [row for other in others for row in _rows(other, drawn_phases(other), is_other=True)]
     phases = [phase.name for phase in result.phases]
-    plot, callouts = _placed(RoofPlot.around(rows, ceiling, width_px), rows, ceiling)
+    around = RoofPlot.around([*rows, *others_rows], ceiling, width_px, [other.ceiling for other in others])
+    plot, callouts = _placed(around, rows, ceiling, others_rows, above_px(len(others), width_px))
     frame, (colour, shape) = place_legends(
         plot.frame,
         nominal("phase", phases, [_COLOURS[name] for name in phases]),
         nominal("kind", list(_SHAPES), list(_SHAPES.values()), symbolFillColor=LIGHT["muted"], symbolStrokeWidth=0),
     )
+    ridge = text(_ridge_label(ceiling), align="right", baseline="bottom", dx=-4, dy=-6, color=LIGHT["muted"])
     return chart(
         frame,
-        _words(result),
+        _words(result, others),
         plot.encoding(),
         [
-            *plot.named_roof_layers(ceiling),
-            text(_ridge_label(ceiling), align="right", baseline="bottom", dx=-4, dy=-6, color=LIGHT["muted"]),
+            *other_roof_layers(plot, others),
+            *(spec for part in plot.named_roof_layers(ceiling) for spec in (haloed(part) if others else [part])),
+            *(name_layers(plot, [result, *others], callouts, [*rows, *others_rows]) if others else [ridge]),
             layer({"type": "rule", "stroke": LIGHT["muted"]}, _leaders(plot, callouts), y2={"field": "end"}),
-            *_labels(plot, callouts),
-            layer({"type": "point", "filled": True, "size": 90}, rows, color=colour, shape=shape),
+            *_labels(plot, callouts, is_on_lines=bool(others)),
+            spoken({"type": "point", "filled": True, "size": 90}, rows, color=colour, shape=shape),
+            other_point_layer(others_rows, _SHAPES["whole step"]),
         ],
     )
 
 
-def _rows(items: Sequence[Bound], of: RooflineTable | None) -> list[Row]:
+def _rows(of: RooflineTable, items: Sequence[Bound], *, are_phases: bool = True, is_other: bool = False) -> list[Row]:
     """A row for each bound with an intensity; the phase of an operation is found in the table, a phase is its own."""
-    phases = [item.name for item in items] if of is None else [phase for phase, _ in of.operations]
+    phases = [item.name for item in items] if are_phases else [phase for phase, _ in of.operations]
     return [
         {
             "phase": phase,
-            "kind": "whole step" if of is None else "operation",
-            "name": f"{item.name}, whole step" if of is None else item.name,
+            "ink": _COLOURS[phase],
+            "kind": "whole step" if are_phases else "operation",
+            "name": f"{item.name}, whole step" if are_phases else item.name,
             "intensity_flops_per_byte": item.intensity,
             "flops_per_s": item.flops / item.seconds,
             "ceiling_flops_per_s": None,
+            "said": _said(of, phase, item, are_phases=are_phases, is_other=is_other),
         }
         for phase, item in zip(phases, items, strict=True)
         if item.intensity and item.seconds
     ]
 
 
-def _placed(plot: RoofPlot, rows: Sequence[Row], ceiling: Roof) -> tuple[RoofPlot, list[Callout]]:
-    """The plot with as much room on its right and below its points as their labels need, and where these go."""
-    last = max(row["intensity_flops_per_byte"] for row in rows)
-    for intensity, room in ((last, _RIGHT_PX), (ceiling.ridge_flops_per_byte or last, _COMPUTE_PX)):
+def _said(of: RooflineTable, phase: str, item: Bound, *, are_phases: bool, is_other: bool) -> str:
+    """A point in words: what it is, where it lies, and what limits it."""
+    sizes = {"prefill": f"prompt of {format_count(of.prompt_tokens)}", "decode": f"batch {format_count(of.batch)}"}
+    what = ", ".join([*([of.machine] if is_other else []), phase, *([sizes[phase]] if phase in sizes else [])])
+    rate = item.flops / item.seconds if item.seconds else None
+    return (
+        f"{what}, {'whole step' if are_phases else item.name}: {format_number(item.intensity)} FLOP/byte, "
+        f"{format_si(rate, 'FLOP/s')}, {format_seconds(item.seconds)}, limited by {item.limited_by}"
+    )
+
+
+def _placed(
+    plot: RoofPlot, rows: Sequence[Row], ceiling: Roof, others: Sequence[Row], above: int
+) -> tuple[RoofPlot, list[Callout]]:
+    """The plot with as much room on its right, above, and below its points as labels need, and where these go."""
+    last, is_small = max(row["intensity_flops_per_byte"] for row in rows), is_narrow(plot.frame.width)
+    plot = replace(plot, says_compute=not is_small)
+    right, compute = (_NARROW_RIGHT_PX, plot.flat_label_px(ceiling)) if is_small else (_RIGHT_PX, _COMPUTE_PX)
+    for intensity, room in ((last, right), (ceiling.ridge_flops_per_byte or last, compute)):
         needed = plot.low_x * (intensity / plot.low_x) ** (plot.frame.plot_width / (plot.frame.plot_width - room))
         plot = replace(plot, high_x=max(plot.high_x, needed))
-    lowest = min(row["flops_per_s"] for row in rows)
+    lowest = min(row["flops_per_s"] for row in (*rows, *others))
+    high_y = plot.high_y
     for need in _ROOMS_PX:
         height = max(_LEAST_HEIGHT_PX, need * 3 // 2)
-        low_y = plot.high_y * (lowest / plot.high_y) ** (height / (height - need))
-        plot = replace(plot, frame=replace(plot.frame, height=height), low_y=low_y)
-        callouts = _callouts(plot, rows, ceiling)
+        low_y = high_y * (lowest / high_y) ** (height / (height - need))
+        top_y = high_y * (high_y / low_y) ** (above / height)
+        plot = replace(plot, frame=replace(plot.frame, height=height + above), low_y=low_y, high_y=top_y)
+        callouts = _callouts(plot, rows, ceiling, point_boxes(plot, others))
         if all(item.is_free for item in callouts):
             break
     return plot, callouts
 
 
-def _callouts(plot: RoofPlot, rows: Sequence[Row], ceiling: Roof) -> list[Callout]:
+def _callouts(plot: RoofPlot, rows: Sequence[Row], ceiling: Roof, obstacles: Sequence[Box]) -> list[Callout]:
     """One label for all points of a phase that lie at one place, each name on a line of its own."""
     groups: dict[tuple[str, int], list[Row]] = {}
     for row in sorted(rows, key=lambda row: row["intensity_flops_per_byte"]):
@@ -121,8 +161,9 @@ def _callouts(plot: RoofPlot, rows: Sequence[Row], ceiling: Roof) -> list[Callou
         groups.setdefault(near or (row["phase"], round(here)), []).append(row)
     return place_callouts(
         [_group_point(plot, group) for group in groups.values()],
-        lambda x: plot.y_px(ceiling.attainable_flops_per_s(_intensity_at(plot, x)) or plot.low_y),
+        lambda x: plot.y_px(ceiling.attainable_flops_per_s(plot.intensity_at(x)) or plot.low_y),
         Box(0, 0, plot.frame.plot_width, plot.frame.height),
+        obstacles,
     )
 
 
@@ -134,13 +175,13 @@ def _group_point(plot: RoofPlot, group: Sequence[Row]) -> Named:
         str(first["phase"]),
         plot.x_px(first["intensity_flops_per_byte"]),
         plot.y_px(first["flops_per_s"]),
-        tuple(str(row["name"]) for row in names),
+        tuple(_shown_name(row, is_short=is_narrow(plot.frame.width)) for row in names),
     )
 
 
-def _intensity_at(plot: RoofPlot, x_px: float) -> float:
-    intensity: float = plot.low_x * (plot.high_x / plot.low_x) ** (x_px / plot.frame.plot_width)
-    return intensity
+def _shown_name(row: Row, *, is_short: bool) -> str:
+    name = str(row["name"])
+    return _SHORT_NAMES.get(name, name.replace(", whole step", " step")) if is_short else name
 
 
 def _ridge_label(ceiling: Roof) -> list[Row]:
@@ -153,36 +194,36 @@ def _ridge_label(ceiling: Roof) -> list[Row]:
 
 
 def _leaders(plot: RoofPlot, callouts: Sequence[Callout]) -> list[Row]:
-    return [{**_at(plot, item, item.y), "end": plot.rate_at_px(item.leader.bottom)} for item in callouts]
+    return [{**plot.at_px(item.x, item.y), "end": plot.rate_at_px(item.leader.bottom)} for item in callouts]
 
 
-def _labels(plot: RoofPlot, callouts: Sequence[Callout]) -> list[Spec]:
+def _labels(plot: RoofPlot, callouts: Sequence[Callout], *, is_on_lines: bool) -> list[Spec]:
     """The texts in the colours of their phases, on the right of their rules and on the left of them."""
     colour: Spec = {"field": "ink", "type": "nominal", "scale": None}
     found = []
     for is_right, align, dx in ((True, "left", 5), (False, "right", -5)):
         rows = [
-            {**_at(plot, item, item.text_top), "ink": _COLOURS[item.series], "label": "\n".join(item.lines)}
+            {**plot.at_px(item.x, item.text_top), "ink": _COLOURS[item.series], "label": "\n".join(item.lines)}
             for item in callouts
             if item.is_right is is_right
         ]
-        found.append(
-            text(rows, {"color": colour}, align=align, baseline="top", dx=dx, dy=2, lineBreak="\n", lineHeight=15)
-        )
+        looks: Spec = {"align": align, "baseline": "top", "dx": dx, "dy": 2, "lineBreak": "\n", "lineHeight": 15}
+        if is_on_lines:
+            found.append(text(rows, stroke=LIGHT["paper"], strokeWidth=4, **looks))
+        found.append(text(rows, {"color": colour}, **looks))
     return found
 
 
-def _at(plot: RoofPlot, item: Callout, y_px: float) -> Row:
-    return {"intensity_flops_per_byte": _intensity_at(plot, item.x), "flops_per_s": plot.rate_at_px(y_px)}
-
-
-def _words(result: RooflineTable) -> str:
+def _words(result: RooflineTable, others: Sequence[RooflineTable]) -> str:
     ceiling = result.ceiling
+    beside = ", ".join(
+        f"{other.machine} (ridge {format_number(other.ceiling.ridge_flops_per_byte)})" for other in others
+    )
     return (
         f"Roofline of {result.model} on {result.machine}: memory {format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, compute "
         f"{format_si(ceiling.peak_flops_per_s, 'FLOP/s')}, ridge {format_number(ceiling.ridge_flops_per_byte)} FLOP/byte; "
         f"decode of {format_count(result.batch)} sequences at {format_count(result.context_tokens)} tokens, "
-        f"prefill of {format_count(result.prompt_tokens)} tokens."
+        f"prefill of {format_count(result.prompt_tokens)} tokens.{f' Beside it: {beside}.' if beside else ''}"
     )
 
 
@@ -226,10 +267,7 @@ def decode_curve_chart(result: RooflineTable, width_px: int = WIDE_PX) -> Spec |
 
 
 def _limit_label(result: RooflineTable) -> str:
-    limits = result.limits
-    does = {limits.interconnect_tokens_per_s: "sending", limits.compute_tokens_per_s: "computing"}
-    what = does.get(limits.tokens_per_s, "reading caches")
-    return f"limit {format_number(limits.tokens_per_s)} tokens/s: {what} alone"
+    return f"limit {format_number(result.limits.tokens_per_s)} tokens/s: {limit_cause(result)} alone"
 
 
 def _asked_layers(result: RooflineTable, asked: Sequence[Row], low: float) -> list[Spec]:

@@ -1,7 +1,7 @@
 """How is a chart put together? The palette, the frame, the axes and the layers that all charts share.
 
 In:   rows of plain values, ranges, labels that `units` wrote
-Out:  pieces of a Vega-Lite 5 specification
+Out:  pieces of a Vega-Lite specification
 Leaves out: what any chart shows
 Read next by: the other modules here; render and report take the palette.
 
@@ -129,6 +129,11 @@ def layer(mark: Spec, rows: Sequence[Row], **encoding: Spec | None) -> Spec:
     return {"data": {"values": list(rows)}, "mark": mark, "encoding": encoding}
 
 
+def spoken(mark: Spec, rows: Sequence[Row], **encoding: Spec | None) -> Spec:
+    """Marks that each say in words what they are, in the field `said`: for a tooltip, and for a screen reader."""
+    return layer({**mark, "aria": True}, rows, description={"field": "said", "type": "nominal"}, **encoding)
+
+
 def text(rows: Sequence[Row], place: Spec | None = None, **mark: Any) -> Spec:
     """Labels: the field `label` of each row, where the axes put it or where `place` says."""
     return layer({"type": "text", **mark}, rows, text={"field": "label", "type": "nominal"}, **(place or {}))
@@ -148,6 +153,12 @@ def unlisted(encoding: Spec) -> Spec:
 def text_px(label: str) -> float:
     """About how wide a label is; no font is known here."""
     return _LETTER_PX * len(label)
+
+
+def shortened(name: str, room_px: float) -> str:
+    """A name as long as there is room for, its end left out where there is less."""
+    most = max(1, int(room_px / _LETTER_PX))
+    return name if len(name) <= most else f"{name[: most - 1].rstrip()}…"
 
 
 def place_legends(frame: Frame, *encodings: Spec) -> tuple[Frame, list[Spec]]:
@@ -210,7 +221,8 @@ def axis(field: str, title: str, ticks: Sequence[float], labels: Sequence[str], 
         "labelOverlap": False,
         "labelFlush": False,
     }
-    return {"field": field, "type": "quantitative", "axis": shown, "scale": {"nice": False, "zero": False, **scale}}
+    linear = {} if scale.get("type") == "log" else {"zero": False}  # a log scale has no zero to leave out
+    return {"field": field, "type": "quantitative", "axis": shown, "scale": {"nice": False, **linear, **scale}}
 
 
 def vertical(frame: Frame, encoding: Spec) -> Spec:
@@ -234,6 +246,20 @@ def log_ticks(low: float, high: float, most: int) -> list[float]:
         if len(ticks) <= most:
             return ticks
     return ticks[:: math.ceil(len(ticks) / most)]
+
+
+def short_log_ticks(low: float, high: float, most: int) -> list[float]:
+    """Ticks about evenly apart in a range of less than a power of ten; as `log_ticks` where those are too many."""
+    exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    ticks = [digit * 10.0**exponent for exponent in exponents for digit in (1, 1.5, 2, 3, 5, 7)]
+    ticks = [tick for tick in ticks if low <= tick <= high]
+    return ticks if len(ticks) <= most else log_ticks(low, high, most)
+
+
+def doubling_ticks(low: float, high: float, most: int) -> list[float]:
+    """The powers of two in a range, or every n-th of them."""
+    exponents = range(math.ceil(math.log2(low)), math.floor(math.log2(high)) + 1)
+    return [2.0**exponent for exponent in exponents[:: math.ceil(len(exponents) / most) or 1]]
 
 
 def linear_ticks(high: float, most: int) -> list[float]:

@@ -3,7 +3,7 @@
 In:   ranges of values, places in pixels
 Out:  layers of rules and texts, and where a value lies
 Leaves out: what a panel shows
-Read next by: simulation, simulation_runs.
+Read next by: simulation, simulation_runs, batch_panels, context, break_even.
 
 The whole is one drawing of layers like any other, so that one picture has one size, one legend and one description.
 """
@@ -21,6 +21,7 @@ from inference_bench.charts.grammar import (
     Row,
     Spec,
     chart,
+    doubling_ticks,
     is_narrow,
     layer,
     linear_ticks,
@@ -28,6 +29,7 @@ from inference_bench.charts.grammar import (
     nominal,
     series_colours,
     series_shapes,
+    short_log_ticks,
     text,
     text_px,
 )
@@ -37,6 +39,7 @@ DASHED: Final = [5, 4]
 _DASHES: Final = ([1, 0], DASHED, [2, 2])  # once round the colours, twice, three times
 _NUM_COLOURS: Final = 4
 _LOG_RATIO: Final = 20  # values further apart than this are shown on a log scale
+_SHORT_RATIO: Final = 10  # a log scale within which 1, 2 and 5 are too few ticks
 _MARGIN: Final = 1.15  # beyond the values of a log scale, as a factor
 _ROOM: Final = 1.08  # above the values of a linear scale
 _HALO: Final = 4  # width of the paper around a text that lies on lines
@@ -79,11 +82,15 @@ def fraction_tick(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """A range of values along one side of a panel."""
+    """A range of values along one side of a panel.
+
+    Where:  base is that of the ticks of a log scale: 10, or 2 for what comes in powers of two
+    """
 
     low: float
     high: float
     is_log: bool = False
+    base: int = 10
 
     @classmethod
     def over(cls, values: Iterable[float], log_ratio: float = _LOG_RATIO) -> Scale:
@@ -94,6 +101,12 @@ class Scale:
         if most / least > log_ratio:
             return cls(least / _MARGIN, most * _MARGIN, is_log=True)
         return cls(0.0, most * _ROOM)
+
+    @classmethod
+    def doubling(cls, values: Iterable[float]) -> Scale:
+        """A log scale with ticks at powers of two that holds all of these, each above 0."""
+        known = list(values)
+        return cls(min(known) / _MARGIN, max(known) * _MARGIN, is_log=True, base=2)
 
     @classmethod
     def from_zero(cls, values: Iterable[float]) -> Scale:
@@ -109,6 +122,10 @@ class Scale:
 
     def ticks(self, most: int) -> list[float]:
         """Round values on the scale."""
+        if self.is_log and self.base == 2:
+            return doubling_ticks(self.low, self.high, most)
+        if self.is_log and self.high / self.low < _SHORT_RATIO:
+            return short_log_ticks(self.low, self.high, most)
         return log_ticks(self.low, self.high, most) if self.is_log else linear_ticks(self.high, most)
 
 
@@ -175,10 +192,15 @@ def empty_frame(width_px: int) -> Frame:
 
 
 def stacked(
-    frame: Frame, shown: Sequence[Shown], x: Scale, x_title: str, x_format: Format = number_tick
+    frame: Frame,
+    shown: Sequence[Shown],
+    x: Scale,
+    x_title: str,
+    x_format: Format = number_tick,
+    height: float | None = None,
 ) -> list[Panel]:
     """Panels above one another with the same x, whose ticks stand below the last."""
-    height = _LOW_PX if is_narrow(frame.width) else _HIGH_PX
+    height = height or (_LOW_PX if is_narrow(frame.width) else _HIGH_PX)
     last = len(shown) - 1
     return [
         Panel(0, TITLE_PX + index * (height + TITLE_PX + _GAP_PX), frame.plot_width, height, x, each.y, each.title,
@@ -299,6 +321,29 @@ def series_encodings(names: Sequence[str]) -> tuple[Spec, Spec, Spec]:
     return colour, shape, dash
 
 
+def upright(panels: Sequence[Panel], value: float, **mark: object) -> Spec:
+    """An upright line at one value of x through every panel."""
+    x = panels[0].at_x(value)
+    return rules([rule(x, panel.top, x, panel.bottom) for panel in panels], **mark)
+
+
+def beyond(panels: Sequence[Panel], value: float) -> Spec:
+    """A band from one value of x to the right end of every panel."""
+    rows = [
+        rule(panel.at_x(value), panel.top, panel.left + panel.width, panel.bottom)
+        for panel in panels
+        if value < panel.x.high
+    ]
+    return layer({"type": "rect", "color": LIGHT["grid"]}, rows, x2={"field": "x2"}, y2={"field": "y2"})
+
+
+def level(panel: Panel, value: float) -> Spec:
+    """A dashed line at one value of y; nothing where that lies outside the panel."""
+    y = panel.at_y(value)
+    rows = [rule(panel.left, y, panel.left + panel.width, y)] if panel.y.low <= value <= panel.y.high else []
+    return rules(rows, stroke=LIGHT["ink"], strokeDash=DASHED, strokeWidth=1)
+
+
 def limit_layers(panel: Panel, limit: float, said: str) -> list[Spec]:
     """A dashed line at a limit, with its name at the left end, just above it, or below where there is no room."""
     if not panel.y.low <= limit <= panel.y.high:
@@ -306,8 +351,6 @@ def limit_layers(panel: Panel, limit: float, said: str) -> list[Spec]:
     y = panel.at_y(limit)
     baseline, name_y = ("bottom", y - 3) if y - panel.top >= _LINE_PX else ("top", y + 4)
     return [
-        rules(
-            [rule(panel.left, y, panel.left + panel.width, y)], stroke=LIGHT["ink"], strokeDash=DASHED, strokeWidth=1
-        ),
+        level(panel, limit),
         *on_paper([label(said, panel.left + 5, name_y)], align="left", baseline=baseline),
     ]

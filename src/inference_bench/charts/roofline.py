@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from inference_bench.charts.callouts import Box
 from inference_bench.charts.grammar import (
     LIGHT,
     WIDE_PX,
@@ -123,22 +124,26 @@ def _words(rows: Sequence[Row], ceiling: Roof) -> str:
 
 @dataclass(frozen=True, slots=True)
 class RoofPlot:
-    """The ranges of both axes in a frame, from which the slope of the roof on the screen follows."""
+    """The ranges of both axes in a frame, from which the slope of the roof on the screen follows.
+
+    Where:  says_compute is whether the flat part is named with the word, or by its rate alone
+    """
 
     frame: Frame
     low_x: float
     high_x: float
     low_y: float
     high_y: float
+    says_compute: bool = True
 
     @classmethod
-    def around(cls, rows: Sequence[Row], ceiling: Roof, width_px: int) -> RoofPlot:
-        """Ranges that hold every point, every ceiling and the ridge, with room for their labels."""
+    def around(cls, rows: Sequence[Row], ceiling: Roof, width_px: int, others: Sequence[Roof] = ()) -> RoofPlot:
+        """Ranges that hold every point, every ceiling and the ridge, of other roofs too, with room for their labels."""
         xs = [row["intensity_flops_per_byte"] for row in rows]
-        xs += [ceiling.ridge_flops_per_byte] if ceiling.ridge_flops_per_byte else []
+        xs += [roof.ridge_flops_per_byte for roof in (ceiling, *others) if roof.ridge_flops_per_byte]
         ys = [row["flops_per_s"] for row in rows]
         ys += [row["ceiling_flops_per_s"] for row in rows if row["ceiling_flops_per_s"] is not None]
-        ys += [ceiling.peak_flops_per_s] if ceiling.peak_flops_per_s else []
+        ys += [roof.peak_flops_per_s for roof in (ceiling, *others) if roof.peak_flops_per_s]
         frame = Frame(width_px, 300 if is_narrow(width_px) else 360, left=48)
         plot = cls(frame, min(xs) / 4, max(xs) * 2, min(ys) / 3, max(ys) * 2)
         return plot._with_room_for_label(ceiling)
@@ -154,7 +159,7 @@ class RoofPlot:
 
     def _slope_px(self, ceiling: Roof) -> float:
         """How long the memory roof is on the screen, from where its label begins."""
-        roof = self._roof(ceiling)
+        roof = self.roof_rows(ceiling)
         if ceiling.bandwidth_bytes_per_s is None:
             return 0.0
         start, end = self._slope_start(ceiling.bandwidth_bytes_per_s), float(roof[1]["intensity_flops_per_byte"])
@@ -180,6 +185,19 @@ class RoofPlot:
         rate: float = self.high_y * (self.low_y / self.high_y) ** (y_px / self.frame.height)
         return rate
 
+    def intensity_at(self, x_px: float) -> float:
+        """The intensity so far right of the plot's left edge."""
+        intensity: float = self.low_x * (self.high_x / self.low_x) ** (x_px / self.frame.plot_width)
+        return intensity
+
+    def at_px(self, x_px: float, y_px: float) -> Row:
+        """The point of the axes at a place on the screen."""
+        return _at(self.intensity_at(x_px), self.rate_at_px(y_px))
+
+    def place_px(self, row: Row) -> Row:
+        """The place on the screen of a point of the axes."""
+        return {"x": self.x_px(row["intensity_flops_per_byte"]), "y": self.y_px(row["flops_per_s"])}
+
     def encoding(self) -> Spec:
         """Both axes."""
         xs = log_ticks(self.low_x, self.high_x, 5 if is_narrow(self.frame.width) else 9)
@@ -201,12 +219,13 @@ class RoofPlot:
         line = {"type": "line", "stroke": LIGHT["ink"], "strokeWidth": 2, "clip": True}
         slope: Spec = {"align": "left", "baseline": "bottom", "dy": -6, "angle": self._slope_degrees()}
         return [
-            layer(line, self._roof(ceiling)),
+            layer(line, self.roof_rows(ceiling)),
             text(self._flat_labels(ceiling), align="right", baseline="bottom", dy=-6),
             text(self._slope_labels(ceiling), **slope),
         ]
 
-    def _roof(self, ceiling: Roof) -> list[Row]:
+    def roof_rows(self, ceiling: Roof) -> list[Row]:
+        """The corners of a roof."""
         ridge = ceiling.ridge_flops_per_byte
         corners = [self.low_x, *([ridge] if ridge else []), self.high_x]
         heights = [ceiling.attainable_flops_per_s(x) for x in corners]
@@ -227,10 +246,22 @@ class RoofPlot:
     def _flat_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.peak_flops_per_s is None:
             return []
-        label = (
-            f"compute {format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
-        )
+        what = "compute " if self.says_compute else ""
+        label = f"{what}{format_si(ceiling.peak_flops_per_s, 'FLOP/s')} ({ceiling.compute_format or 'format unknown'})"
         return [_at(self.high_x, ceiling.peak_flops_per_s, label=label)]
+
+    def flat_label_px(self, ceiling: Roof) -> float:
+        """How wide the name of the flat part is, with the gap before it."""
+        return sum(text_px(row["label"]) + _INSET_PX for row in self._flat_labels(ceiling))
+
+    def flat_label_boxes(self, ceiling: Roof) -> list[Box]:
+        """What the name of the flat part covers on the screen."""
+        right, half = float(self.frame.plot_width), _INSET_PX / 2
+        return [
+            Box(right - text_px(row["label"]), y - _INSET_PX - half, right, y - half)
+            for row in self._flat_labels(ceiling)
+            for y in (self.y_px(row["flops_per_s"]),)
+        ]
 
     def _slope_labels(self, ceiling: Roof) -> list[Row]:
         if ceiling.bandwidth_bytes_per_s is None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 from typing import Final, NamedTuple
 
-from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, is_narrow, layer, nominal, place_legends
+from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, is_narrow, layer, nominal, place_legends, spoken
 from inference_bench.charts.panels import (
     Panel,
     Scale,
@@ -53,6 +53,10 @@ class _Measure(NamedTuple):
         values = [value for row in rows if (value := self.value(row)) is not None]
         return Scale.over(values if self.limit is None else [*values, self.limit])
 
+    def said(self, panel: Panel, value: float) -> str:
+        """A value of it in words."""
+        return f"{self.title.partition(' (')[0]} {panel.y_format(value)}"
+
     def shown(self, rows: Sequence[SimulatedRow]) -> Shown:
         """Its panel."""
         return Shown(self.title, self.scale(rows))
@@ -88,8 +92,10 @@ def rate_chart(results: Sequence[CaseResult], width_px: int = WIDE_PX) -> Spec |
         [
             *_every_request(rows, panels[-1]),
             layer({"type": "rule", "strokeWidth": 2}, spreads, color=colour, **ends),
-            layer({"type": "line"}, points, color=colour, strokeDash=dash, detail=_PANEL),
-            layer(_POINT, points, color=colour, shape={**shape, "legend": colour["legend"]}),
+            layer(
+                {"type": "line"}, points, color=colour, strokeDash={**dash, "legend": colour["legend"]}, detail=_PANEL
+            ),
+            spoken(_POINT, points, color=colour, shape={**shape, "legend": colour["legend"]}),
             *_limits(measures, panels),
         ],
     )
@@ -125,6 +131,7 @@ def _rate_points(
             "panel": measure.title,
             "rate": rate,
             "value": median(values),
+            "said": f"{name} at {format_number(rate)} requests/s: {measure.said(panel, median(values))}",
         }
 
 
@@ -205,7 +212,7 @@ def capacity_chart(found: Capacity, width_px: int = WIDE_PX) -> Spec | None:
             *_found_rate(found, panels),
             layer({"type": "line", "stroke": LIGHT["muted"]}, [p for p in points if p["is_tried"]], detail=_PANEL),
             *_limits(measures, panels),
-            layer({**_POINT, "size": 70}, points, color=colour, shape=shape),
+            spoken({**_POINT, "size": 70}, points, color=colour, shape=shape),
         ],
     )
 
@@ -224,8 +231,10 @@ def _tried_points(tried: Sequence[Tried], longer: Sequence[Tried], measure: _Mea
         value = measure.value(each.row)
         if value is not None:
             place = panel.place(each.rate, value)
+            said = f"{format_number(each.rate)} requests/s {name}: {measure.said(panel, value)}"
             yield {
-                **place, "series": name, "panel": measure.title, "rate": each.rate, "value": value, "is_tried": is_tried
+                **place, "series": name, "panel": measure.title, "rate": each.rate, "value": value, "is_tried": is_tried,
+                "said": said,
             }  # fmt: skip
 
 

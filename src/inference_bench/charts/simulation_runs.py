@@ -8,13 +8,14 @@ Read next by: cli.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.calibrate.log import RequestLog
 from inference_bench.charts.callouts import Box
-from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, layer, nominal, place_legends, text_px
+from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, layer, nominal, place_legends, spoken, text_px
 from inference_bench.charts.panels import (
     Panel,
     Scale,
@@ -40,6 +41,8 @@ from inference_bench.stats import sorted_quantile
 from inference_bench.units import format_bytes, format_count, format_seconds
 
 _PANEL: Final[Spec] = {"field": "panel", "type": "nominal"}
+_NUM_MOMENTS: Final = 40
+_STRIP: Final[Spec] = {"type": "rect", "color": LIGHT["paper"], "opacity": 0}
 _NAMES: Final = ("TTFT", "TPOT", "E2E")
 _CDF_POINTS: Final = 150
 _CDF_LOG_RATIO: Final = 10
@@ -87,8 +90,24 @@ def timeline_chart(outcome: Outcome, setup: ServerSetup, width_px: int = WIDE_PX
         [
             layer({"type": "line", "strokeWidth": 1.25, "interpolate": "step-after"}, rows, color=colour, order=order),
             *limit_layers(below, budget, f"budget {bytes_tick(budget)}"),
+            spoken(_STRIP, list(_moments(outcome, above, below)), x2={"field": "x2"}, y2={"field": "y2"}),
         ],
     )
+
+
+def _moments(outcome: Outcome, above: Panel, below: Panel) -> Iterator[Row]:
+    """Upright strips over both panels that cannot be seen, each of which says what the server did in its middle."""
+    seen, scale = outcome.timeline, above.x
+    width = max(seen.time_s) / _NUM_MOMENTS
+    for index in range(_NUM_MOMENTS):
+        middle = (index + 0.5) * width
+        at = max(0, bisect_right(seen.time_s, middle) - 1)
+        start, end = above.at_x(index * width), above.at_x(min((index + 1) * width, scale.high))
+        yield {
+            **rule(start, above.top, end, below.bottom),
+            "said": f"at {format_seconds(middle)}: {format_count(seen.running[at])} run, {format_count(seen.waiting[at])} "
+            f"wait, cache {format_bytes(seen.used_bytes[at])}",
+        }
 
 
 def _steps(panel: Panel, name: str, times_s: Sequence[float], values: Sequence[float]) -> Iterator[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -22,6 +23,7 @@ from inference_bench.calibrate.comparison import comparison_of
 from inference_bench.cli.given import refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.report_page import provenance, say_where, write_report
 from inference_bench.cli.server_options import FLEET_NAMES
 from inference_bench.errors import RequestError
 from inference_bench.hub import load_model
@@ -75,9 +77,14 @@ def run_against(options: argparse.Namespace) -> int:
         from inference_bench.cli.picture import write_chart
 
         write_chart(against_chart(log, outcome), options.chart, "no request has two tokens")
+    if options.report is not None:
+        from inference_bench.report.against_html import against_html
+
+        write_report(options.report, partial(against_html, server, found, fitted, outcome, provenance(options)))
     if fitted is not None and options.save_profile is not None:
         save_profile(fitted.profile(f"the log {log.name}", _today()), Path(options.save_profile))
     _print(server, found, fitted, options)
+    say_where(options)
     return 0
 
 

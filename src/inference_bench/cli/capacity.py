@@ -6,14 +6,17 @@ import argparse
 import sys
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 from inference_bench.cli.given import choice, number, refuse
 from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
 from inference_bench.cli.server_choice import fleet_from, say_that_it_compiles, served_from
 from inference_bench.cli.server_options import PRIMARY_SCHEDULER
 from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
+from inference_bench.files import write_whole
 from inference_bench.simulate.capacity import (
     Capacity,
     Limits,
@@ -40,6 +43,8 @@ def run(options: argparse.Namespace) -> int:
         from inference_bench.cli.picture import require_chart_file  # late: charts load much
 
         require_chart_file(options.chart)
+    if options.report is not None:
+        require_report_file(options.report, (options.chart,))
     workload_of, workload = _workloads(options)
     served = served_from(options, workload, PRIMARY_SCHEDULER)
     if len(served.contenders) > 1:
@@ -62,7 +67,9 @@ def run(options: argparse.Namespace) -> int:
         spec = capacity_chart(found)
         if spec is not None:
             write_chart(spec, options.chart)
+    _write_report(options, found, served, workload)
     _print(options, found, served, workload)
+    say_where(options)
     if options.chart is not None and spec is None:
         print("inference-bench: no rate keeps the objectives, so there is nothing to draw", file=sys.stderr)
     return 0 if found.nominal_rate is not None else 1
@@ -140,6 +147,24 @@ def _notes(options: argparse.Namespace, workload: Workload) -> tuple[str, ...]:
     return (*workload.notes, _NOT_SCALED) if scales else workload.notes
 
 
+def _write_report(options: argparse.Namespace, found: Capacity, served: Served, workload: Workload) -> None:
+    if options.report is None:
+        return
+    from inference_bench.report.capacity_html import capacity_html
+
+    make = partial(
+        capacity_html,
+        found,
+        served,
+        workload,
+        provenance(options),
+        notes=_notes(options, workload),
+        fleet=fleet_from(options),
+        seed=options.seed,
+    )
+    write_report(options.report, make)
+
+
 def _print(options: argparse.Namespace, found: Capacity, served: Served, workload: Workload) -> None:
     notes, fleet = _notes(options, workload), fleet_from(options)
     if options.json:
@@ -168,7 +193,15 @@ def _replay(options: argparse.Namespace, workload: Workload, served: Served, pro
     )
     capacities = _both_capacities(options, workload, served, found, progress)
     progress.done()
+    if options.report is not None:
+        from inference_bench.report.capacity_html import replay_html
+
+        page = replay_html(
+            found, capacities, served, workload, provenance(options), notes=workload.notes, seed=options.seed
+        )
+        write_whole(Path(options.report), page)
     _print_replay(options, found, capacities, served, workload)
+    say_where(options)
     return 0 if not capacities or any(each.nominal_rate is not None for each in capacities) else 1
 
 

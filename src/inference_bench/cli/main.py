@@ -17,6 +17,7 @@ from typing import Final, NoReturn
 
 from inference_bench import __version__
 from inference_bench.cli.output import one_line, without_overlong
+from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
 from inference_bench.cli.workload_options import LOAD_DEFAULTS, add_workload_options
 from inference_bench.errors import InferenceBenchError
@@ -66,6 +67,7 @@ def build_parser() -> Parser:
         _add_verify,
         _add_load,
         _add_report,
+        _add_page,
     ):
         add(commands)
     return parser
@@ -208,6 +210,7 @@ def _add_plan(commands: Commands[Parser]) -> None:
     parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
     for option, metavar, summary in _PLAN_OPTIONS:
         parser.add_argument(option, metavar=metavar, help=summary)
+    add_report_option(parser)
 
 
 def _add_simulate(commands: Commands[Parser]) -> None:
@@ -322,10 +325,25 @@ def _add_report(commands: Commands[Parser]) -> None:
     parser.add_argument("run", metavar="RUN", help="a run folder")
 
 
+def _add_page(commands: Commands[Parser]) -> None:
+    parser = commands.add_parser(
+        "page", help="the calculator in a browser: build it, or look at it", description="The calculator in a browser."
+    )
+    inner = parser.add_subparsers(dest="page_command", required=True, metavar="COMMAND", parser_class=Parser)
+    build = _command(inner, "build", "build the page as a folder for any static host", "page")
+    serve = _command(
+        inner, "serve", "serve the page on the loopback interface; it is built first where it is not", "page"
+    )
+    for each in (build, serve):
+        each.add_argument("--out", metavar="DIR", default="page", help="the folder of the page; default page")
+    serve.add_argument("--port", metavar="N", default="0", help="the port; default 0, a free one")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the only place that turns errors into exit codes."""
     _print_what_the_terminal_cannot_show_as_escapes()
     namespace = build_parser().parse_args(arguments)
+    namespace.typed = tuple(sys.argv[1:] if arguments is None else arguments)
     try:
         return _run(namespace)
     except InferenceBenchError as error:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
+from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
 from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import is_path, model_from_description, read_toml
@@ -31,6 +33,8 @@ _FLAGS: Final[Mapping[str, tuple[str, str]]] = {
 
 def run(options: argparse.Namespace) -> int:
     """Answer; exit 1 when it works on no machine that was named."""
+    if options.report is not None:
+        require_report_file(options.report)
     folder = Path(options.scenario).parent if options.scenario else Path()
     scenario = scenario_from_mapping(_with_flags(read_toml(options.scenario) if options.scenario else {}, options))
     model = _model(scenario.model, folder)
@@ -40,7 +44,9 @@ def run(options: argparse.Namespace) -> int:
         plan(each, model, machine, usd_per_device_hour=price)
         for each, machine, price in zip(asked, machines, _prices(scenario), strict=True)
     ]
+    _write_report(answers, options)
     _print(answers, options.json)
+    say_where(options)
     return 0 if any(answer.verdict.answer for answer in answers) else 1
 
 
@@ -134,6 +140,16 @@ def _machines(scenario: Scenario, folder: Path) -> list[HardwareSpec]:
 
 def _prices(scenario: Scenario) -> tuple[float | None, ...]:
     return scenario.prices.usd_per_hour or (None,) * len(scenario.machines)
+
+
+def _write_report(answers: list[Plan], options: argparse.Namespace) -> None:
+    if options.report is None:
+        return
+    from inference_bench.report.plan_html import comparison_html, plan_html
+
+    made = provenance(options)
+    one = partial(plan_html, answers[0], made)
+    write_report(options.report, one if len(answers) == 1 else partial(comparison_html, answers, made))
 
 
 def _print(answers: list[Plan], as_json: bool) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from inference_bench.cli.given import choice
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
 from inference_bench.cli.server_choice import described_changes, fleet_from, say_that_it_compiles, served_from
 from inference_bench.cli.server_options import DEFAULT_PROFILE, PRIMARY_SCHEDULER
 from inference_bench.cli.workload_options import workload_from
@@ -36,14 +37,7 @@ _SMALL: Final = 20_000  # requests that may travel to another process as they ar
 
 def run(options: argparse.Namespace) -> int:
     """Simulate and print; exit 1 when nobody was answered, 2 when nothing could run, 130 when it was interrupted."""
-    if options.chart is not None:
-        from inference_bench.cli.picture import require_chart_file  # late: charts load much
-
-        require_chart_file(options.chart)
-    if options.records is not None:
-        require_writable_name(options.records, "file of records")
-    if options.save_profile is not None:
-        require_writable_name(options.save_profile, "file of the profile")
+    _require_names(options)
     if options.against is not None:
         require_file_name(options.against, "log")
         from inference_bench.cli.against import run_against
@@ -59,11 +53,29 @@ def run(options: argparse.Namespace) -> int:
         report.require_any()
     if report.num_ran:
         _write_files(report, options)
+    if report.rows and options.report is not None:
+        _write_report(report, notes, options)
     _print(report, notes, options.json)
+    if report.rows:
+        say_where(options)
     if report.is_complete:
         return 1 if report.nobody_was_answered else 0
     print(f"inference-bench: interrupted after {len(report.rows)} of {study.num_runs} runs", file=sys.stderr)
     return INTERRUPTED
+
+
+def _require_names(options: argparse.Namespace) -> None:
+    """The files that are to be written can be; asked before anything runs."""
+    if options.chart is not None:
+        from inference_bench.cli.picture import require_chart_file  # late: charts load much
+
+        require_chart_file(options.chart)
+    if options.report is not None:
+        require_report_file(options.report, (options.chart, options.records, options.save_profile))
+    if options.records is not None:
+        require_writable_name(options.records, "file of records")
+    if options.save_profile is not None:
+        require_writable_name(options.save_profile, "file of the profile")
 
 
 def _draws(options: argparse.Namespace) -> tuple[Workload, tuple[Draw, ...]]:
@@ -148,7 +160,8 @@ def _run(study: Study, options: argparse.Namespace) -> StudyReport:
 
     progress(_ahead(study))
     workers = None if options.workers is None else parse_count(options.workers, "workers")
-    keeps = options.records is not None or (options.chart is not None and len(study.draws) == 1)
+    draws_it = options.chart is not None or options.report is not None
+    keeps = options.records is not None or (draws_it and len(study.draws) == 1)
     try:
         backend = choice(Backend, options.backend, "backend")
         return run_study(study, workers, said, keeps_outcome=keeps, backend=backend, progress=going)
@@ -180,6 +193,12 @@ def _write_files(report: StudyReport, options: argparse.Namespace) -> None:
         from inference_bench.simulate.summary import records_of
 
         write_whole(Path(options.records), "".join(f"{record_to_json(record)}\n" for record in records_of(outcome)))
+
+
+def _write_report(report: StudyReport, notes: tuple[str, ...], options: argparse.Namespace) -> None:
+    from inference_bench.report.simulate_html import study_html
+
+    write_report(options.report, partial(study_html, report, provenance(options), notes=notes))
 
 
 def _chart(report: StudyReport) -> Spec | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 
+from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.server_options import add_fleet_options, add_server_options
 from inference_bench.cli.workload_options import add_workload_options
 
@@ -35,6 +36,7 @@ def add_simulate_options(parser: argparse.ArgumentParser) -> None:
         help="draw latency over several rates, what users of several policies waited, or one run over time: .svg, .html or .json "
         "(Vega-Lite)",
     )
+    add_report_option(group)
     group.add_argument(
         "--records", metavar="FILE", help="write each request of one run with its token times (JSON Lines)"
     )
@@ -82,4 +84,6 @@ def add_capacity_options(parser: argparse.ArgumentParser) -> None:
     add_workload_options(parser, about_rate="; not here: the rate is what is looked for")
     add_server_options(parser, compares=False)
     add_fleet_options(parser)
-    parser.add_argument("--chart", metavar="FILE", help="draw what was tried: .svg, .html or .json (Vega-Lite)")
+    group = parser.add_argument_group("what comes out")
+    group.add_argument("--chart", metavar="FILE", help="draw what was tried: .svg, .html or .json (Vega-Lite)")
+    add_report_option(group)

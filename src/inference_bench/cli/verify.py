@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
+from functools import partial
 from pathlib import Path
 
 from inference_bench.cli.machine import machine_named
-from inference_bench.cli.output import ProgressLine, one_line, print_json
+from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.report_page import drawn_page
 from inference_bench.errors import RequestError
 from inference_bench.measure.here import remember_probe
 from inference_bench.measure.target import ApiKey
-from inference_bench.render import svg_or_none
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text import verify_text
 from inference_bench.report.verify_html import verify_html
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.verify.flow import verify_server
 from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
-from inference_bench.verify.result import VerifyResult
 from inference_bench.verify.saved import save_json, save_page
 from inference_bench.verify.session import VerifyRequest
 
@@ -50,7 +49,7 @@ def run(options: argparse.Namespace) -> int:
             remember_probe(result.probe)
         found = verify_json(result)
         save_json(result.run_dir, found)  # first: what was measured is kept even if the page cannot be drawn
-        page = save_page(result.run_dir, _page(result))
+        page = save_page(result.run_dir, drawn_page(partial(verify_html, result)))
     finally:
         progress.done()
     if options.json:
@@ -59,15 +58,6 @@ def run(options: argparse.Namespace) -> int:
         print(verify_text(result))
         print(f"\nreport: {page}")
     return 0
-
-
-def _page(result: VerifyResult) -> str:
-    """The report; without its plots, and saying so, when the library that draws them fails."""
-    try:
-        return verify_html(result, svg_or_none())
-    except Exception as error:  # the drawing library raises whatever its own parts raise
-        print(f"inference-bench: the plots could not be drawn: {one_line(str(error))[:200]}", file=sys.stderr)
-        return verify_html(result, None)
 
 
 def api_key(variable: str | None) -> ApiKey | None:

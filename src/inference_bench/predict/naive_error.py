@@ -3,7 +3,7 @@
 In:   ModelSpecs, contexts, a cache format
 Out:  NaiveRow: one for each model
 Leaves out: engine rounding
-Read next by: report, cli.
+Read next by: naive_rows (the same within each model's own limit), report, cli.
 """
 
 from __future__ import annotations

@@ -2,28 +2,22 @@
 
 In:   Capacity, ReplayReport
 Out:  text of at most 100 columns
-Leaves out: arithmetic; every number was computed before
+Leaves out: what is said (capacity_tables, simulate_tables)
+Read next by: cli.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
-from inference_bench.report.simulate_report import (
-    assumed,
-    latency_table,
-    listed,
-    rate_words,
-    server_words,
-    workload_words,
-)
-from inference_bench.report.text import table, wrap
-from inference_bench.simulate.capacity import Capacity, Limits, Tried
+from inference_bench.report import capacity_tables as tables
+from inference_bench.report.simulate_report import listed
+from inference_bench.report.simulate_tables import assumed, latency_table, server_words, workload_words
+from inference_bench.report.text import table_text, wrap
+from inference_bench.simulate.capacity import Capacity
 from inference_bench.simulate.fleet_plan import FleetPlan
 from inference_bench.simulate.replay import ReplayReport
 from inference_bench.simulate.served import Served
-from inference_bench.simulate.summary import SimulatedRow, check_run
-from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
 from inference_bench.workload import Workload
 
 
@@ -33,84 +27,16 @@ def capacity_text(
     """The rate, what may be doubted of it, what users get there, what was tried, checks, assumptions."""
     sections = [
         wrap(f"{workload_words(workload)}; {server_words(served)}: simulated"),
-        _verdict(found, served),
+        wrap(tables.verdict(found, served)),
         listed("doubts", found.warnings if found.row is not None else ()),
-        "" if found.row is None else latency_table(found.row, "at that rate, simulated"),
-        _rest(found, fleet),
-        _tried(found),
-        _checks(found),
-        listed("assumptions", assumed(served, (*served.assumptions, *(fleet.notes if fleet is not None else ())))),
+        "" if found.row is None else table_text(latency_table(found.row, "at that rate, simulated")),
+        wrap(tables.rest_words(found, fleet)),
+        table_text(tables.tried_table(found)),
+        wrap(tables.checks_words(found)),
+        listed("assumptions", assumed(served, tables.capacity_assumptions(served, fleet))),
         listed("notes", notes),
     ]
     return "\n\n".join(section for section in sections if section)
-
-
-def _verdict(found: Capacity, served: Served) -> str:
-    name, promise = served.contenders[0].name, found.limits.text
-    if found.nominal_rate is None or found.row is None:
-        return wrap(f"{name}: no rate keeps {promise}.")
-    realised = f"the draw realised {format_number(found.row.realised_rate)}"
-    interval = found.interval
-    over = (
-        ""
-        if interval is None
-        else f"; {format_number(interval.low)} to {format_number(interval.high)} for the mean of {len(found.seed_rates)} seeds "
-        f"({format_fraction(interval.confidence, 2)} interval)"
-    )
-    return wrap(f"{name}: {rate_words(found.nominal_rate)} requests/s within {promise} ({realised}){over}.")
-
-
-def _rest(found: Capacity, fleet: FleetPlan | None) -> str:
-    row = found.row
-    if row is None:
-        return ""
-    busy = "" if fleet is not None else f"busy {format_fraction(row.utilisation_fraction)}, "
-    usd = found.usd_per_million_output_tokens
-    cost = "" if usd is None else f"; {format_number(usd)} USD a million output tokens"
-    return wrap(
-        f"{format_number(row.output_tokens_per_s)} output tokens/s, {format_number(row.goodput_requests_per_s)} good requests/s, "
-        f"{busy}gave way {format_count(row.preemptions)} times{cost}"
-    )
-
-
-def _tried(found: Capacity) -> str:
-    """Rates around and below the answer, and the answer with more requests."""
-    if found.row is None or found.nominal_rate is None:
-        return ""
-    here = Tried(found.nominal_rate, found.row, is_met=True)
-    rows = [
-        _cells(each, found.limits) for each in sorted((*found.below, *found.nearby, here), key=lambda each: each.rate)
-    ]
-    if found.longer is not None:
-        rows.append(_cells(found.longer, found.limits))
-    headers = ("rate", "requests", "TTFT p99", "ITL p99", "TPOT p99", "E2E p99", "tok/s", "kept")
-    return (
-        f"{table(headers, rows, 'rrrrrrrl')}\nthe same draw at other rates; {format_count(found.num_runs)} runs in all"
-    )
-
-
-def _cells(each: Tried, limits: Limits) -> tuple[str, ...]:
-    row = each.row
-    return (
-        format_number(each.rate, 4),
-        format_count(row.num_requests),
-        format_seconds(row.ttft_p99_s),
-        format_seconds(row.itl_p99_s),
-        format_seconds(row.tpot_p99_s),
-        format_seconds(row.e2e_p99_s),
-        format_number(row.output_tokens_per_s),
-        "yes" if each.is_met else f"no: {', '.join(limits.missed_by(row)) or 'requests failed'}",
-    )
-
-
-def _checks(found: Capacity) -> str:
-    if found.outcome is None:
-        return ""
-    kept = check_run(found.outcome).are_kept
-    said = (
-        "every request ended, and Little's law holds at that rate" if kept else "the books do not balance; report this"
-    )
-    return wrap(f"checks: {said}")
 
 
 def replay_text(
@@ -119,62 +45,11 @@ def replay_text(
     """A trace as recorded beside random arrivals, and the capacity of both."""
     sections = [
         wrap(f"{workload_words(workload)}; {server_words(served)}: simulated"),
-        _ratio(found),
-        _both(found),
-        _capacities(capacities),
-        listed("doubts", list(_doubts(capacities))),
+        wrap(tables.ratio_words(found)),
+        table_text(tables.forms_table(found)),
+        table_text(tables.capacities_table(capacities)),
+        listed("doubts", list(tables.replay_doubts(capacities))),
         listed("assumptions", assumed(served, served.assumptions)),
         listed("notes", notes),
     ]
     return "\n\n".join(section for section in sections if section)
-
-
-def _ratio(found: ReplayReport) -> str:
-    if found.ratio is None:
-        return wrap("There is no p99 TTFT to compare.")
-    return wrap(
-        f"At {format_number(found.rate)} requests/s the p99 TTFT of the trace is {format_number(found.ratio)} times that of random "
-        "(Poisson) arrivals of the same requests."
-    )
-
-
-def _both(found: ReplayReport) -> str:
-    rows = [_row_cells(name, row) for name, row in (("as recorded", found.replayed), ("Poisson", found.poisson))]
-    return table(
-        ("arrivals, simulated", "TTFT p50", "TTFT p99", "ITL p99", "E2E p99", "tok/s", "good/s"), rows, "lrrrrrr"
-    )
-
-
-def _row_cells(name: str, row: SimulatedRow) -> tuple[str, ...]:
-    return (
-        name,
-        format_seconds(row.ttft_p50_s),
-        format_seconds(row.ttft_p99_s),
-        format_seconds(row.itl_p99_s),
-        format_seconds(row.e2e_p99_s),
-        format_number(row.output_tokens_per_s),
-        format_number(row.goodput_requests_per_s),
-    )
-
-
-def _capacities(capacities: Sequence[Capacity]) -> str:
-    if not capacities:
-        return ""
-    rows = [
-        (
-            name,
-            NOT_AVAILABLE if each.nominal_rate is None else rate_words(each.nominal_rate),
-            format_seconds(each.row.ttft_p99_s if each.row is not None else None),
-            format_seconds(each.row.itl_p99_s if each.row is not None else None),
-            format_number(each.row.output_tokens_per_s if each.row is not None else None),
-        )
-        for name, each in zip(("as recorded", "Poisson"), capacities, strict=True)
-    ]
-    text = table(("capacity, simulated", "requests/s", "TTFT p99", "ITL p99", "tok/s"), rows, "lrrrr")
-    return f"{text}\n{wrap(f'the highest rate within {capacities[0].limits.text}, times scaled')}"
-
-
-def _doubts(capacities: Sequence[Capacity]) -> Iterator[str]:
-    for name, each in zip(("as recorded", "Poisson"), capacities, strict=False):
-        for warning in each.warnings:
-            yield f"{name}: {warning}"

@@ -17,7 +17,14 @@ from inference_bench.predict.latency import Range
 from inference_bench.report import fit_tables as tables
 from inference_bench.report import html_pieces as pieces
 from inference_bench.report.key_figure import KeyFigure
-from inference_bench.units import format_bytes, format_count, format_fraction, format_number, format_seconds
+from inference_bench.units import (
+    NOT_AVAILABLE,
+    format_bytes,
+    format_count,
+    format_fraction,
+    format_number,
+    format_seconds,
+)
 
 if TYPE_CHECKING:
     from inference_bench.predict.engine_command import EngineCommand
@@ -80,23 +87,29 @@ def _sentences(lines: Sequence[str]) -> list[str]:
 
 
 def _figures(answer: FitAnswer) -> list[KeyFigure]:
-    cache = answer.cache
-    token, unit = format_bytes(cache.next_token_bytes).split(" ")
     return [
         *_needed(answer),
-        KeyFigure(
-            "cache a token",
-            token,
-            unit,
-            Origin.COUNTED,
-            f"true cache {format_bytes(cache.total_bytes)}",
-            _naive_words(answer),
-            is_finding=cache.naive_factor is not None and round(cache.naive_factor, 2) != 1,
-        ),
+        *_cache(answer),
         _longest(answer),
         _decode(answer),
         _prefill(answer),
         *_ridge(answer),
+    ]
+
+
+def _cache(answer: FitAnswer) -> list[KeyFigure]:
+    """The true cache beside the usual formula's, and what the next token adds."""
+    cache = answer.cache
+    size, unit = format_bytes(cache.total_bytes).split(" ")
+    token, token_unit = format_bytes(cache.next_token_bytes).split(" ")
+    usual = cache.naive_factor
+    is_wrong = usual is not None and cache.naive_bytes != cache.total_bytes
+    beside = NOT_AVAILABLE if usual is None else f"{format_number(usual)} times that"
+    said = "has none for it" if cache.naive_bytes is None else f"says {format_bytes(cache.naive_bytes)}"
+    grows = f"at {format_count(cache.context_tokens)} tokens, over all layers"
+    return [
+        KeyFigure("cache", size, unit, Origin.COUNTED, f"usual formula: {beside}", f"it {said}", is_finding=is_wrong),
+        KeyFigure("one more token", token, token_unit, Origin.COUNTED, "of cache a sequence", grows),
     ]
 
 
@@ -107,13 +120,6 @@ def _needed(answer: FitAnswer) -> list[KeyFigure]:
     parts = f"weights {format_bytes(answer.placement.weight_bytes)}, cache {format_bytes(answer.placement.cache_bytes)}"
     value, unit = format_bytes(answer.needed_bytes).split(" ")
     return [KeyFigure("needed", value, unit, Origin.COUNTED, beside, parts, share, answer.fits is False)]
-
-
-def _naive_words(answer: FitAnswer) -> str:
-    cache = answer.cache
-    if cache.naive_bytes is None:
-        return "the usual formula has no answer for it"
-    return f"usual formula {format_bytes(cache.naive_bytes)}: {format_number(cache.naive_factor)} times the true"
 
 
 def _longest(answer: FitAnswer) -> KeyFigure:

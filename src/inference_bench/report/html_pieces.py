@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from inference_bench.charts import NARROW_PX, WIDE_PX
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.style import STYLE
 from inference_bench.report.table import Column, Table
@@ -28,8 +30,19 @@ if TYPE_CHECKING:
 Draw = Callable[["Spec"], str]
 Rows = Iterable[tuple[str, str]]
 
+
+@dataclass(frozen=True, slots=True)
+class Drawing:
+    """A chart with its heading and what to read in it; make gives its specification at a width, None without data."""
+
+    title: str
+    caption: str
+    make: Callable[[int], Spec | None]
+
+
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _VALUE_CHARS: Final = 16
+_FEW_COLUMNS: Final = 6  # that fit a sheet of paper in letters of a usual size
 NO_CHARTS: Final = (
     "The charts are not drawn: that needs the package vl-convert-python. "
     "Install it with: pip install 'inference-bench[bench]'. Every figure is in the tables below."
@@ -71,9 +84,9 @@ def tag(origin: str | None) -> str:
     return f'<span class="tag {say(origin)}">{say(origin)}</span>' if origin else ""
 
 
-def origins() -> str:
-    """What each tag means."""
-    words = "".join(f"<li>{tag(origin)} {say(words)}</li>" for origin, words in ORIGIN_WORDS.items())
+def origins(named: Iterable[str] = tuple(ORIGIN_WORDS)) -> str:
+    """What each of these tags means; all of them unless some are named."""
+    words = "".join(f"<li>{tag(origin)} {say(ORIGIN_WORDS[origin])}</li>" for origin in named)
     return f'<ul class="origins" aria-label="Where figures come from">{words}</ul>'
 
 
@@ -89,9 +102,9 @@ def facts(rows: Rows) -> str:
     return f'<dl class="facts">\n{pairs}\n</dl>'
 
 
-def findings(lines: Sequence[str]) -> str:
+def findings(lines: Sequence[str], title: str = "Findings") -> str:
     """What is odd about the result, where it cannot be missed; nothing when nothing is."""
-    return f'<section class="findings">\n<h2>Findings</h2>\n{bullets(lines)}\n</section>' if lines else ""
+    return f'<section class="findings">\n<h2>{say(title)}</h2>\n{bullets(lines)}\n</section>' if lines else ""
 
 
 def table(of: Table | None, *, has_heading: bool = True) -> str:
@@ -103,9 +116,10 @@ def table(of: Table | None, *, has_heading: bool = True) -> str:
     notes = " ".join(filter(None, [*(column.note for column in of.columns), of.note]))
     note = f'<p class="quiet">{say(notes)}</p>' if notes else ""
     heading = f"<h3>{say(of.title)}</h3>\n" if has_heading else ""
+    few = ' class="few"' if len(of.columns) <= _FEW_COLUMNS else ""
     return (
         f'{heading}<div class="scroll" role="region" tabindex="0" aria-label="{say(of.title)}">'
-        f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
+        f"<table{few}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
     )
 
 
@@ -116,9 +130,13 @@ def _head_cell(column: Column) -> str:
 def _row(of: Table, index: int) -> str:
     first, *others = zip(of.rows[index], of.columns, strict=True)
     cells = [f'<th scope="row" class="{first[1].align}">{say(first[0])}</th>']
-    cells += [f'<td class="{column.align}">{say(text)}</td>' for text, column in others]
+    cells += [f'<td class="{column.align}">{_cell(text, column)}</td>' for text, column in others]
     kind = ' class="finding"' if index in of.marked else ""
     return f"<tr{kind}>{''.join(cells)}</tr>"
+
+
+def _cell(text: str, column: Column) -> str:
+    return tag(text) if column.is_tag else say(text)
 
 
 def key_figures(items: Iterable[KeyFigure]) -> str:
@@ -152,3 +170,21 @@ def figure(title: str, caption: str, wide: str, narrow: str) -> str:
         f"<figure>\n<figcaption><h3>{say(title)}</h3><p>{say(caption)}</p></figcaption>\n"
         f'<div><div class="wide">{wide}</div>\n<div class="narrow">{narrow}</div></div>\n</figure>\n'
     )
+
+
+def charts(drawings: Iterable[Drawing], draw: Draw | None) -> str:
+    """Each chart that has data, at both widths; without `draw`, why there are none."""
+    if draw is None:
+        return f"<p>{say(NO_CHARTS)}</p>"
+    shown = []
+    for each in drawings:
+        wide, narrow = each.make(WIDE_PX), each.make(NARROW_PX)
+        if wide is not None and narrow is not None:
+            shown.append(figure(each.title, each.caption, draw(wide), draw(narrow)))
+    return "".join(shown)
+
+
+def command(line: str) -> str:
+    """A command line as it is typed; on a narrow page it is broken between words only."""
+    words = " ".join(f"<span>{say(word)}</span>" for word in line.split(" "))
+    return f'<pre class="command"><code>{words}</code></pre>\n'

@@ -1,9 +1,9 @@
 """The money part of a plan as a table.
 
 In:   Plan
-Out:  text of at most 100 columns, empty where no price was given
+Out:  Table, None where no price was given
 Leaves out: arithmetic
-Read next by: plan_report.
+Read next by: plan_report, plan_html.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from inference_bench.origin import Origin
 from inference_bench.predict.plan import Plan
 from inference_bench.predict.plan_cost import AlwaysOnCost, HostedCost, OwnedCost, RentedCost
-from inference_bench.report.text import table
+from inference_bench.report.table import FIGURE_COLUMNS, Column, Table
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number
 
 Row = tuple[str, str, str]  # its name, its value, how
@@ -38,11 +38,11 @@ def format_usd(value: float | None, unit: str = "", significant: int = 3) -> str
     return NOT_AVAILABLE if value is None else f"{format_number(value, significant)} {unit}".rstrip()
 
 
-def cost_text(answer: Plan) -> str:
+def cost_table(answer: Plan) -> Table | None:
     """A row a figure; where it is known what one replica can serve, whether a break-even is ever reached."""
     cost = answer.cost
     if cost is None or cost.is_empty:
-        return ""
+        return None
     rows: list[Row] = []
     if cost.rented is not None:
         rows += _rented(cost.rented)
@@ -52,8 +52,8 @@ def cost_text(answer: Plan) -> str:
         rows += _hosted(cost.hosted)
     if cost.owned is not None:
         rows += _owned(cost.owned)
-    cells = [(name, value, str(_origin(name, answer.times_origin)), how) for name, value, how in rows]
-    return table(("cost, at the prices given", "value", "origin", "how"), cells, "lrll")
+    cells = tuple((name, value, str(_origin(name, answer.times_origin)), how) for name, value, how in rows)
+    return Table("Cost", (Column("cost, at the prices given", "l"), *FIGURE_COLUMNS), cells)
 
 
 def _origin(name: str, times: Origin) -> Origin:

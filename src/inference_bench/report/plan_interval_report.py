@@ -1,9 +1,9 @@
 """How far a plan's figures may be off, and what published servers show, as tables.
 
 In:   Plan
-Out:  text of at most 100 columns, empty where times are no expectation of an engine
+Out:  Tables, None where times are no expectation of an engine
 Leaves out: arithmetic
-Read next by: plan_report, plan_json.
+Read next by: plan_report, plan_html, plan_json.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from inference_bench.report.plan_cost_report import format_usd
-from inference_bench.report.text import table
+from inference_bench.report.table import Column, Table
 from inference_bench.units import NOT_AVAILABLE, format_count, format_number, format_seconds
 
 if TYPE_CHECKING:
@@ -87,27 +87,30 @@ def _count(value: Value) -> str:
     return NOT_AVAILABLE if value is None else format_count(round(value))
 
 
-def interval_text(answer: Plan) -> str:
+def interval_table(answer: Plan) -> Table | None:
     """A row a figure: where it is expected, and between what 4 of 5 measurements lie."""
-    rows = [
+    rows = tuple(
         (row.name, row.show(row.middle), f"{row.show(row.low)} .. {row.show(row.high)}") for row in intervals(answer)
-    ]
+    )
     title = f"interval at batch {format_count(answer.load.batch)} ({answer.times_origin})"
-    return table((title, "expected", "4 of 5 measurements within"), rows, "lrr") if rows else ""
+    return Table("Interval", (Column(title, "l"), *_WITHIN), rows) if rows else None
 
 
-def serving_text(answer: Plan) -> str:
+_WITHIN: Final = (Column("expected"), Column("4 of 5 measurements within"))
+
+
+def serving_table(answer: Plan) -> Table | None:
     """What servers show at the planned batch, waiting included."""
     check = answer.serving
     if check is None:
-        return ""
-    rows = [
+        return None
+    rows = tuple(
         (name, _seconds(found.seconds), f"{_seconds(found.low_s)} .. {_seconds(found.high_s)}", how)
         for name, found, how in (
             ("TPOT", check.tpot, "prompts of others in between"),
             ("TTFT", check.ttft, "waiting included"),
         )
         if found is not None
-    ]
+    )
     title = f"published servers, {format_count(check.concurrency)} at once"
-    return table((title, "expected", "4 of 5 measurements within", "how"), rows, "lrrl")
+    return Table("Published servers", (Column(title, "l"), *_WITHIN, Column("how", "l")), rows)

@@ -54,8 +54,8 @@ _FIGURES: Final = """
 .figures .finding .filled .line { fill: var(--finding); }
 .figures dt { font-size: .875rem; color: var(--muted); }
 .figures dd { margin: 0; font-size: .8125rem; line-height: 1.45; color: var(--muted); }
-.figures dd.value { font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em;
-  color: var(--ink); }
+.figures dd.value { display: flex; flex-wrap: wrap; align-items: baseline; column-gap: .3em; color: var(--ink);
+  font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em; }
 .figures dd.beside { font-size: .875rem; font-weight: 600; color: var(--ink); }
 .figures .finding dd.beside { color: var(--finding); }
 .figures dd.value span { font-size: .9rem; font-weight: 450; letter-spacing: 0; }
@@ -65,11 +65,17 @@ _FIGURES: Final = """
 .origins { display: flex; flex-wrap: wrap; gap: .35rem 1.2rem; margin: 0 0 1.2rem; padding: 0; list-style: none;
   max-width: none; font-size: .8125rem; color: var(--muted); }
 .origins li { margin: 0; }
+@media (min-width: 60rem) { .figures:has(> :nth-child(7)):not(:has(> :nth-child(9))) {
+  grid-template-columns: repeat(4, minmax(0, 1fr)); } }
 .findings { border-left: 3px solid var(--finding); padding: .1rem 0 .1rem 1rem; margin: 1.8rem 0 0; }
 .findings h2 { border: 0; margin: 0; padding: 0; font-size: 1rem; color: var(--finding); }
 .reading li:first-child { font-size: 1.0625rem; }
 .reading { list-style: none; padding: 0; }
 .reading li { margin: .6rem 0; }
+.command { margin: .6rem 0 1rem; padding: .7rem .9rem; border: 1px solid var(--grid); border-radius: .3em;
+  white-space: pre-wrap; overflow-wrap: anywhere; font: .875rem/1.5 ui-monospace, "SFMono-Regular", Menlo, Consolas,
+  "Liberation Mono", monospace; }
+.command code { font: inherit; } .command span { display: inline-block; max-width: 100%; }
 """
 
 _CHARTS: Final = f"""
@@ -111,11 +117,12 @@ _PRINT: Final = """
 @media print {
   body { max-width: none; padding: 0; font-size: 10pt; }
   nav { display: none; }
-  h2 { margin-top: 1.6rem; break-after: avoid; }
-  figure, .figures > div, tr, .findings { break-inside: avoid; }
-  figure { display: block; } figure .wide { display: block; } figure .narrow { display: none; }
+  h2 { margin-top: 1.6rem; } h3 { margin-top: 1.2rem; } h2, h3, thead, .origins { break-after: avoid; }
+  figure, .figures > div, tr, .findings, .command { break-inside: avoid; }
+  figure { display: block; margin: 1.2rem 0; } figure .wide { display: block; max-width: 155mm; } figure .narrow { display: none; }
   .figures .filled { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
+  table.few { font-size: 8pt; } td .tag { font-size: inherit; line-height: 1.2; }
 }
 """
 

@@ -9,18 +9,27 @@ Read next by: every module here that fills one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them."""
+    """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them.
+
+    Where:  the cells of a column that is_tag are origins themselves
+    """
 
     title: str
     align: str = "r"
     origin: str | None = None
     note: str = ""
+    is_tag: bool = False
+
+
+_ORIGIN: Final = Column("origin", "l", is_tag=True)
+FIGURE_COLUMNS: Final = (Column("value"), _ORIGIN, Column("how", "l"))  # after the name of a figure
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ Read next by: cli.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from inference_bench.charts import (
-    NARROW_PX,
-    WIDE_PX,
     Spec,
     batch_curve_chart,
     gap_chart,
@@ -21,8 +20,9 @@ from inference_bench.charts import (
     probe_chart,
     roofline_chart,
 )
+from inference_bench.origin import Origin
 from inference_bench.report import html_pieces as pieces
-from inference_bench.report.html_pieces import Draw
+from inference_bench.report.html_pieces import Draw, Drawing
 from inference_bench.report.identity_rows import client_rows, engine_rows, machine_rows, model_rows, run_rows
 from inference_bench.report.key_figures import findings, key_figures
 from inference_bench.report.result_tables import (
@@ -36,11 +36,15 @@ from inference_bench.report.result_tables import (
     requests_table,
 )
 from inference_bench.report.text import clean, shorten
-from inference_bench.report.wording import engine_name, model_name, started
+from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED, engine_name, model_name, started
 from inference_bench.units import format_seconds
 from inference_bench.verify.result import VerifyResult
 
 Chart = Callable[[VerifyResult, int], Spec | None]
+_SHOWN: Final = (
+    *(Origin.MEASURED, Origin.BOUND, Origin.COUNTED, Origin.GIVEN, Origin.PUBLISHED),
+    *(ESTIMATE, FITTED, REPORTED),
+)
 
 _NAME_CHARS: Final = 120
 _SECTIONS: Final = (
@@ -126,23 +130,14 @@ def _reading(result: VerifyResult) -> str:
 
 
 def _charts(result: VerifyResult, draw: Draw | None) -> str:
-    if draw is None:
-        return pieces.section("charts", "Charts", f"<p>{pieces.say(pieces.NO_CHARTS)}</p>")
-    return pieces.section("charts", "Charts", *(_chart(result, draw, *chart) for chart in _CHARTS))
-
-
-def _chart(result: VerifyResult, draw: Draw, chart: Chart, title: str, caption: str) -> str:
-    """A chart at both widths, of which the style sheet shows the one that suits; nothing when there is no data."""
-    wide, narrow = chart(result, WIDE_PX), chart(result, NARROW_PX)
-    if wide is None or narrow is None:
-        return ""
-    return pieces.figure(title, caption, draw(wide), draw(narrow))
+    drawings = [Drawing(title, caption, partial(make, result)) for make, title, caption in _CHARTS]
+    return pieces.section("charts", "Charts", pieces.charts(drawings, draw))
 
 
 def _points(result: VerifyResult) -> str:
     points = pieces.table(points_table(result), has_heading=False)
     return pieces.section(
-        "points", "Measured points and their bounds", pieces.origins(), points, pieces.table(batch_table(result))
+        "points", "Measured points and their bounds", pieces.origins(_SHOWN), points, pieces.table(batch_table(result))
     )
 
 

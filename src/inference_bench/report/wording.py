@@ -24,7 +24,9 @@ REPORTED: Final = "reported"
 ESTIMATE: Final = "estimate"
 FITTED: Final = "fitted"
 ORIGIN_WORDS: Final = {
-    Origin.MEASURED: "timed in this run, on a real machine",
+    Origin.MEASURED: "timed on a real machine",
+    Origin.SIMULATED: "what a scheduler would do, step by step, if steps take as long as is said",
+    Origin.PREDICTED: "a bound times a stated efficiency, or what an engine is expected to reach",
     Origin.BOUND: "a limit: no engine can be faster under the traffic stated, if the ceiling it is built on holds",
     Origin.COUNTED: "exact arithmetic on the model's own shape",
     Origin.GIVEN: "said by whoever asked",

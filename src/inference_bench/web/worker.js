@@ -1,0 +1,102 @@
+// Runs the Python core, off the page's own thread. It knows no figure and no formula.
+//
+// In:   {kind: "ask", view, id, request}, {kind: "cancel", view}, {kind: "files", files}
+// Out:  {kind: "ready", seconds}, {kind: "step", view, id, step (JSON text)}, {kind: "cancelled", view},
+//       {kind: "files", path} and {kind: "trouble", said}
+//
+// A newer question of a view takes the place of an older one. Long answers come in steps; between two of them other
+// questions are answered, so nothing typed waits for a simulation.
+import { loadPyodide } from "./pyodide/pyodide.mjs";
+
+const PATIENCE_MS = 250; // what follows an answer that is complete but for extras begins when nobody types
+
+const asked = new Map(); // view → the newest question, not begun
+const running = new Map(); // view → {id, steps, notBefore}
+let python = null;
+let bridge = null;
+let isWorking = false;
+let folders = 0;
+
+const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+// A turn of the event loop without the delay that timers have.
+const breathe = () =>
+  new Promise((resolve) => {
+    const { port1, port2 } = new MessageChannel();
+    port1.onmessage = () => {
+      port1.close();
+      resolve();
+    };
+    port2.postMessage(null);
+  });
+
+async function load() {
+  const began = performance.now();
+  const core = fetch(new URL("core.zip", import.meta.url)).then((reply) => {
+    if (!reply.ok) throw new Error(`core.zip: ${reply.status}`);
+    return reply.arrayBuffer();
+  });
+  python = await loadPyodide({ indexURL: new URL("./pyodide/", import.meta.url).href });
+  python.unpackArchive(await core, "zip", { extractDir: "/core" });
+  python.runPython("import sys; sys.path.insert(0, '/core')");
+  bridge = python.pyimport("inference_bench.bridge");
+  postMessage({ kind: "ready", seconds: (performance.now() - began) / 1000 });
+  work();
+}
+
+function begin({ id, request }) {
+  return { id, steps: bridge.Steps(JSON.stringify(request)), notBefore: 0 };
+}
+
+function end(view) {
+  running.get(view)?.steps.destroy();
+  running.delete(view);
+}
+
+function step(view) {
+  const job = running.get(view);
+  const text = job.steps.next();
+  if (text === undefined) {
+    end(view);
+    return;
+  }
+  postMessage({ kind: "step", view, id: job.id, step: text });
+  if (text.includes('"is_partial": true')) job.notBefore = performance.now() + PATIENCE_MS;
+}
+
+async function work() {
+  if (isWorking || bridge === null) return;
+  isWorking = true;
+  while (asked.size > 0 || running.size > 0) {
+    for (const [view, question] of asked) {
+      asked.delete(view);
+      end(view);
+      running.set(view, begin(question));
+    }
+    const due = [...running].filter(([, job]) => job.notBefore <= performance.now()).map(([view]) => view);
+    due.forEach(step);
+    await (due.length > 0 ? breathe() : pause(20));
+  }
+  isWorking = false;
+}
+
+// Files are mounted, not copied: their bytes are read when Python asks for them, and only those it asks for.
+function mount(files) {
+  const folder = `/dropped/${++folders}`;
+  python.FS.mkdirTree(folder);
+  python.FS.mount(python.FS.filesystems.WORKERFS, { files }, folder);
+  postMessage({ kind: "files", path: files.length === 1 ? `${folder}/${files[0].name}` : folder });
+}
+
+onmessage = ({ data }) => {
+  if (data.kind === "ask") asked.set(data.view, data);
+  if (data.kind === "cancel") {
+    asked.delete(data.view);
+    end(data.view);
+    postMessage({ kind: "cancelled", view: data.view });
+  }
+  if (data.kind === "files") loaded.then(() => mount(data.files));
+  work();
+};
+
+const loaded = load().catch((error) => postMessage({ kind: "trouble", said: String(error?.message ?? error) }));
