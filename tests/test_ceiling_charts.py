@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import xml.etree.ElementTree as ElementTree
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_bench.accounting.weights import count_loaded_weights
-from inference_bench.charts import PALETTE, Spec
+from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, Spec
 from inference_bench.charts.callouts import Box, Named, place_callouts
 from inference_bench.charts.ceilings import ceiling_chart, decode_curve_chart
 from inference_bench.cli.picture import write_chart
@@ -70,14 +71,90 @@ def test_every_phase_and_operation_with_an_intensity_is_a_named_point_on_the_roo
     assert json.dumps(spec, allow_nan=False)
 
 
+OTHERS = ((), ("h200", "mi300x", "b200", "rtx-4090"))
+
+
+@pytest.mark.parametrize("others", OTHERS, ids=len)
+@pytest.mark.parametrize("width", [WIDE_PX, NARROW_PX])
 @pytest.mark.parametrize(("name", "machine", "asked"), CASES)
-def test_no_label_lies_over_another_or_under_the_edge(name: str, machine: str, asked: dict[str, int]) -> None:
+def test_no_label_lies_over_another_or_under_the_edge(
+    name: str, machine: str, asked: dict[str, int], width: int, others: tuple[str, ...]
+) -> None:
     vl_convert = pytest.importorskip("vl_convert")
-    spec = drawn(ceiling_chart(result(name, machine, asked)))
+    beside = [result(name, other, asked) for other in others]
+    spec = drawn(ceiling_chart(result(name, machine, asked), width, beside))
     boxes = [box for box in _text_boxes(vl_convert.vegalite_to_svg(spec, vl_version="6.4")) if box is not None]
     assert len(boxes) > 8
+    assert all(box.left >= 0 and box.right <= width + 6 for _, box in boxes)
     overlapping = [(a, b) for a, b in itertools.combinations(boxes, 2) if a[1].meets(b[1])]
     assert not overlapping
+
+
+def others_of(*machines: str, asked: dict[str, int] | None = None) -> list[RooflineTable]:
+    return [result("qwen3-8b", machine, asked or {}) for machine in machines]
+
+
+@pytest.mark.parametrize("width", [WIDE_PX, NARROW_PX])
+def test_every_further_machine_has_its_roof_its_name_and_its_whole_steps(width: int) -> None:
+    first, others = result("qwen3-8b", "h100", {}), others_of("b200", "rtx-4090", "h200", "mi300x")
+    spec = drawn(ceiling_chart(first, width, others))
+    lines = [layer for layer in spec["layer"] if layer["mark"]["type"] == "line"]
+    assert len(lines) == 5
+    assert len({json.dumps(layer["mark"].get("strokeDash")) for layer in lines}) == 5
+    labels = [row["label"] for row in rows(spec, "text")]
+    for table in (first, *others):
+        assert f"{table.machine}, ridge {table.ceiling.ridge_flops_per_byte:.0f}" in labels
+    hollow = next(layer for layer in spec["layer"] if layer["mark"].get("color") == PALETTE["paper"][0])
+    found = hollow["data"]["values"]
+    assert len(found) == 2 * len(others)
+    for table, row in zip([table for table in others for _ in range(2)], found, strict=True):
+        assert row["said"].startswith(table.machine)
+        assert row["flops_per_s"] == pytest.approx(
+            table.ceiling.attainable_flops_per_s(row["intensity_flops_per_byte"])
+        )
+    (low_x, high_x), (low_y, high_y) = (spec["encoding"][axis]["scale"]["domain"] for axis in "xy")
+    for row in rows(spec, "point"):
+        assert low_x < row["intensity_flops_per_byte"] < high_x
+        assert low_y < row["flops_per_s"] < high_y
+    assert "Beside it: B200 (ridge 281), RTX 4090 (ridge 164)" in spec["description"]
+
+
+@pytest.mark.parametrize("width", [WIDE_PX, NARROW_PX])
+def test_names_of_machines_stand_apart_from_one_another(width: int) -> None:
+    cases = [("h100", ("b200", "rtx-4090", "h200", "mi300x")), ("b200", ("h100", "h200")), ("rtx-4090", ("h100",))]
+    for machine, others in cases:
+        spec = drawn(ceiling_chart(result("qwen3-8b", machine, {}), width, others_of(*others)))
+        height, width_px = spec["height"], spec["width"]
+        (low_x, high_x), (low_y, high_y) = (spec["encoding"][axis]["scale"]["domain"] for axis in "xy")
+        boxes = []
+        for layer in spec["layer"]:
+            if layer["mark"]["type"] == "text" and "stroke" not in layer["mark"]:
+                for row in (row for row in layer["data"]["values"] if "ridge" in row["label"]):
+                    x = width_px * math.log(row["intensity_flops_per_byte"] / low_x) / math.log(high_x / low_x)
+                    y = height * math.log(high_y / row["flops_per_s"]) / math.log(high_y / low_y)
+                    size = 6.0 * len(row["label"])
+                    left = x - {"left": 0.0, "center": size / 2, "right": size}[layer["mark"]["align"]]
+                    boxes.append(Box(left, y - 5, left + size, y + 5))
+        assert len(boxes) == len(others) + 1
+        assert all(box.left >= 0 and box.top >= 0 and box.right <= width_px + 6 for box in boxes)
+        for one, other in itertools.combinations(boxes, 2):
+            assert not one.meets(other)
+
+
+def test_the_picture_of_one_machine_is_the_same_with_no_others() -> None:
+    found = result("qwen3-8b", "h100", {})
+    assert ceiling_chart(found) == ceiling_chart(found, WIDE_PX, [])
+    unknown = replace(found, ceiling=replace(found.ceiling, bandwidth_bytes_per_s=None, peak_flops_per_s=None))
+    assert ceiling_chart(found) == ceiling_chart(found, WIDE_PX, [unknown])
+
+
+def test_a_further_machine_without_a_compute_rate_is_a_slope_with_its_decode_step_alone() -> None:
+    found, (other,) = result("qwen3-8b", "rtx-4090", {}), others_of("Server DDR5-6400 x12 (Xeon 6 Granite Rapids)")
+    assert other.ceiling.peak_flops_per_s is None
+    spec = drawn(ceiling_chart(found, WIDE_PX, [other]))
+    hollow = next(layer for layer in spec["layer"] if layer["mark"].get("color") == PALETTE["paper"][0])
+    assert [row["phase"] for row in hollow["data"]["values"]] == ["decode"]
+    assert "Server DDR5-6400 x12 (Xeon 6 Granite Rapids)" in [row["label"] for row in rows(spec, "text")]
 
 
 def _text_boxes(svg: str) -> list[tuple[str, Box] | None]:

@@ -10,12 +10,12 @@ import pytest
 from bridge.asking import (
     HOSTILE,
     answered,
+    as_in_a_browser,
     on_the_command_line,
     refused,
     require_harmless,
     require_survives,
     steps,
-    with_the_standard_library_alone,
 )
 from inference_bench import bridge
 
@@ -163,8 +163,10 @@ def test_no_text_in_a_field_breaks_or_hangs_it(name: str) -> None:
 
 
 @pytest.mark.parametrize("fields", [{}, {"engine": "vllm", **COMPARED}])
-def test_it_runs_with_the_standard_library_alone_and_answers_the_same(fields: dict[str, str]) -> None:
-    assert with_the_standard_library_alone("plan", **fields) == answered("plan", **fields)
+def test_what_the_page_ships_answers_the_same_with_the_standard_library_alone(
+    fields: dict[str, str], tmp_path: Path
+) -> None:
+    assert as_in_a_browser(tmp_path, "plan", **fields) == answered("plan", **fields)
 
 
 def test_it_follows_every_input() -> None:

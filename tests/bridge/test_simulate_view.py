@@ -11,13 +11,13 @@ import pytest
 from bridge.asking import (
     HOSTILE,
     answered,
+    as_in_a_browser,
     ask,
     on_the_command_line,
     refused,
     require_harmless,
     require_survives,
     steps,
-    with_the_standard_library_alone,
 )
 from inference_bench import bridge
 from inference_bench.bridge.simulate_fields import LISTS, REFERENCE_OUTPUTS, REFERENCE_PROMPTS
@@ -176,6 +176,7 @@ def test_where_nothing_can_run_the_field_is_named() -> None:
         ({"policies": "all", "rates": "1:12:1", "requests": "1000"}, "policies", "6 policies at 12 rates"),
         ({"output_lengths": "1M"}, "output_lengths", "one run would take about"),
         ({"token_budget": "1", "policies": "chunked"}, "prompt_lengths", "one run would take about"),
+        ({"token_budget": "7", "policies": "chunked", "prompt_lengths": "1"}, "output_lengths", "one run would take"),
         ({"requests": "3000", "policies": "llama.cpp"}, "requests", "one run would take about"),
         ({"arrivals": "on-off:1us:1us"}, "arrivals", "bring hardly a request"),
         ({"arrivals": "now and then"}, "arrivals", "no arrival process"),
@@ -205,9 +206,9 @@ def test_no_text_in_a_field_breaks_or_hangs_it(name: str, times: str) -> None:
         require_survives("simulate", name, text, **{**SMALL, **OWN, "devices": "1", "times": times})
 
 
-def test_it_runs_with_the_standard_library_alone_and_answers_the_same() -> None:
+def test_what_the_page_ships_answers_the_same_with_the_standard_library_alone(tmp_path: Path) -> None:
     fields = {**SMALL, "rates": "", "policies": "chunked,static,sglang", "engine": "vllm", "usd_per_hour": "2"}
-    assert with_the_standard_library_alone("simulate", **fields) == answered("simulate", **fields)
+    assert as_in_a_browser(tmp_path, "simulate", **fields) == answered("simulate", **fields)
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,10 @@
-"""The report as a person sees it: in a real browser, at two widths, in both themes and on paper."""
+"""The reports as a person sees them: in a real browser, at three widths, in both themes and on paper."""
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,24 @@ from inference_bench.charts import PALETTE
 from inference_bench.render import svg
 from inference_bench.report.verify_html import verify_html
 from inference_bench.verify.result import VerifyResult
+from report.report_samples import sample
 from report.sample import bare_result, hostile_result, hybrid, sample_result, with_findings
 
 pytestmark = pytest.mark.browser
 
-MAKERS: dict[str, Callable[[], VerifyResult]] = {
+VERIFIED: dict[str, Callable[[], VerifyResult]] = {
     "whole": sample_result,
     "hybrid": lambda: sample_result(hybrid()),
     "findings": with_findings,
     "bare": bare_result,
     "hostile": hostile_result,
 }
-NUM_CHARTS = {"whole": 5, "hybrid": 5, "findings": 5, "bare": 2, "hostile": 5}
+NUM_CHARTS = {
+    **{"whole": 5, "hybrid": 5, "findings": 5, "bare": 2, "hostile": 5},
+    # those of report_samples
+    **{"schedulers": 4, "sweep": 1, "hostile study": 2, "capacity": 2, "replay": 0, "log": 2},
+    **{"plan": 1, "machines": 1, "hostile plan": 1},
+}
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 # How far letters reach out of their drawing, how small they get on the screen, and which drawings show at all.
 LOOK_AT_DRAWINGS = """() => [...document.querySelectorAll('figure svg')]
@@ -45,6 +52,11 @@ OVERFLOW = "() => document.documentElement.scrollWidth - document.documentElemen
 PAPER = "() => getComputedStyle(document.body).backgroundColor"
 
 
+@cache
+def source(name: str) -> str:
+    return verify_html(VERIFIED[name](), svg) if name in VERIFIED else sample(name).page(svg)
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -59,33 +71,53 @@ def browser() -> Iterator[Any]:
             running.close()
 
 
+class Opened:
+    """A report opened from a file, with every complaint of the browser and every request that it makes."""
+
+    def __init__(self, browser: Any, path: Path) -> None:
+        self.complaints: list[str] = []
+        self.page = browser.new_page()
+        say = self.complaints.append
+        self.page.on("console", lambda message: say(f"console: {message.text}"))
+        self.page.on("pageerror", lambda error: say(f"error: {error}"))
+        self.page.on("dialog", lambda dialog: (say(f"dialog: {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda request: say(request.url) if request.url != path.as_uri() else None)
+        self.page.goto(path.as_uri())
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
+    """Each report, opened once."""
+    folder = tmp_path_factory.mktemp("reports")
+
+    @cache
+    def start(name: str) -> Opened:
+        path = folder / f"{name}.html"
+        path.write_text(source(name), encoding="utf-8")
+        return Opened(browser, path)
+
+    return start
+
+
 @pytest.fixture
-def open_page(browser: Any, tmp_path: Path) -> Iterator[Callable[..., Any]]:
-    """Opens a report from a file and fails the test on any complaint of the browser and any request it makes."""
-    complaints: list[str] = []
-    pages: list[Any] = []
+def open_page(opened: Callable[[str], Opened]) -> Iterator[Callable[..., Any]]:
+    """Shows a report at a width, and fails the test on any complaint."""
+    shown: list[Opened] = []
 
     def start(name: str, width: int, scheme: str = "light") -> Any:
-        path = tmp_path / f"{name}.html"
-        path.write_text(verify_html(MAKERS[name](), svg), encoding="utf-8")
-        page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
-        pages.append(page)
-        page.on("console", lambda message: complaints.append(f"console: {message.text}"))
-        page.on("pageerror", lambda error: complaints.append(f"error: {error}"))
-        page.on("dialog", lambda dialog: (complaints.append(f"dialog: {dialog.message}"), dialog.dismiss()))
-        page.on("request", lambda request: complaints.append(request.url) if request.url != path.as_uri() else None)
-        page.goto(path.as_uri())
-        return page
+        report = opened(name)
+        shown.append(report)
+        report.page.emulate_media(media="screen", color_scheme=scheme)
+        report.page.set_viewport_size({"width": width, "height": 900})
+        return report.page
 
     yield start
-    for page in pages:
-        page.close()
-    assert complaints == []
+    assert [complaint for report in shown for complaint in report.complaints] == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 768, 1280])
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NUM_CHARTS)
 def test_the_page_fits_its_window_and_takes_the_theme_of_the_reader(
     open_page: Callable[..., Any], tmp_path: Path, name: str, width: int, scheme: str
 ) -> None:
@@ -100,7 +132,7 @@ def test_the_page_fits_its_window_and_takes_the_theme_of_the_reader(
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-@pytest.mark.parametrize("name", MAKERS)
+@pytest.mark.parametrize("name", NUM_CHARTS)
 def test_each_chart_shows_once_with_all_its_letters_inside_and_large_enough_to_read(
     open_page: Callable[..., Any], name: str, width: int
 ) -> None:
@@ -134,3 +166,19 @@ def test_on_paper_it_is_light_and_shows_the_wide_charts(open_page: Callable[...,
     assert page.evaluate("() => getComputedStyle(document.querySelector('figure .narrow')).display") == "none"
     assert page.evaluate("() => getComputedStyle(document.querySelector('figure .wide')).display") == "block"
     page.screenshot(path=tmp_path / "paper.png", full_page=True)
+
+
+@pytest.mark.parametrize("name", NUM_CHARTS)
+def test_on_paper_nothing_reaches_beyond_the_sheet(open_page: Callable[..., Any], name: str) -> None:
+    page = open_page(name, 703)  # A4 between margins of 12 mm
+    page.emulate_media(media="print")
+    assert page.evaluate(OVERFLOW) <= 0
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_long_command_is_broken_between_words(open_page: Callable[..., Any], width: int) -> None:
+    page = open_page("plan", width)
+    code = page.evaluate(
+        "() => { const box = document.querySelector('.command'); return [box.innerText, box.scrollWidth - box.clientWidth]; }"
+    )
+    assert code == ["inference-bench simulate --policy chunked --trace 'two words.csv'", 0]

@@ -68,9 +68,15 @@ class Markup(HTMLParser):
     def named(self, tag: str) -> list[dict[str, str]]:
         return [attributes for name, attributes in self.tags if name == tag]
 
-    def addresses(self) -> list[str]:
-        kinds = ("href", "src", "action", "data", "poster", "srcset", "xlink:href", "formaction")
-        return [attributes[kind] for _, attributes in self.tags for kind in kinds if kind in attributes]
+    def loaded(self) -> list[str]:
+        """The addresses that a browser fetches by itself."""
+        kinds = ("src", "data", "poster", "srcset", "background", "xlink:href", "href")
+        return [
+            attributes[kind]
+            for tag, attributes in self.tags
+            for kind in kinds
+            if kind in attributes and not (tag in {"a", "area"} and kind == "href") and not attributes[kind].startswith("#")
+        ]
 
     def executable(self) -> list[str]:
         """Whatever a strict policy exists to stop: code and style written into the document."""

@@ -333,6 +333,7 @@ def test_what_was_built_is_said_with_its_size_and_what_a_first_visit_loads(
         return build.build_page(folder, progress, vendored=few_files)
 
     monkeypatch.setattr("inference_bench.cli.page.build_page", quick)
+    monkeypatch.setattr(build, "document", lambda *_parts: "<!doctype html>")
     assert main(["page", "build", "--out", str(tmp_path / "page")]) == 0
     said = capsys.readouterr()
     assert said.err == ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import hardware
 from inference_bench.facts.load import known_loaded_model
 from inference_bench.predict.fit import FitAnswer, FitRequest, fit
@@ -22,14 +21,18 @@ REQUESTS = (
 
 
 def answered(name: str, request: FitRequest) -> FitAnswer:
-    try:
-        return fit(known_loaded_model(name), hardware("h100"), request)
-    except RequestError:
-        pytest.skip(f"{name} is not counted so")
+    return fit(known_loaded_model(name), hardware("h100"), request)
 
 
-@pytest.mark.parametrize("request_", REQUESTS)
-@pytest.mark.parametrize("name", MODELS)
+CASES = [
+    (name, request)
+    for name in MODELS
+    for request in REQUESTS
+    if (name, request.engine) != ("Llama-3.2-11B-Vision-Instruct", "llama.cpp")  # which has no rule for an encoder
+]
+
+
+@pytest.mark.parametrize(("name", "request_"), CASES)
 def test_the_parts_sum_to_what_is_needed_and_so_do_those_of_the_usual_formula(name: str, request_: FitRequest) -> None:
     answer = answered(name, request_)
     found = memory_parts(answer)

@@ -20,6 +20,7 @@ Json = dict[str, Any]
 Parsed = TypeVar("Parsed")
 MAX_FIELD_CHARS: Final = 4096
 MAX_CONFIG_CHARS: Final = 4_000_000
+_MOST_NUMBER_CHARS: Final = 60
 
 
 class FieldError(Exception):
@@ -167,8 +168,10 @@ class Values:
         text, what = self.text(name), self._field(name).label.lower()
         if not text:
             raise FieldError(name, f"the {what} is empty; {self._field(name).hint or 'give a number'}")
+        if len(text) > _MOST_NUMBER_CHARS:
+            raise FieldError(name, f"the {what} is longer than any number; {self._field(name).hint or 'give a number'}")
         with at(name):
-            return parse(text[:MAX_FIELD_CHARS], what)
+            return parse(text, what)
 
     def _field(self, name: str) -> Field:
         return next(each for each in self.view.fields if each.name == name)

@@ -9,7 +9,7 @@ Read next by: simulate_view.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from inference_bench.bridge.fields import FieldError, Values, at
@@ -39,7 +39,7 @@ MOST_REQUESTS: Final = 3_000
 MOST_RATES: Final = 12
 MOST_SECONDS: Final = 86_400.0  # of an objective
 _MOST_STEPS: Final = 1_000_000  # that are expected of a run: some seconds of a browser's Python
-_MOST_STEPS_IN_ALL: Final = 4_000_000
+_MOST_STEPS_IN_ALL: Final = 3_000_000
 _PIECE_COSTS: Final = 2  # steps with a piece of a prompt take about so many times as long as others
 _READABLE_COSTS: Final = 10  # and so do steps of the readable loop, which alone knows some engines' rules
 _AT_ONCE: Final = 1_000_000.0  # requests/s: all of them come before the first is answered
@@ -178,7 +178,8 @@ class _Work(NamedTuple):
     @staticmethod
     def of(workload: Workload, scheduler: SchedulerSettings) -> _Work:
         """What a run of this workload takes."""
-        ahead = work_ahead(workload, scheduler)
+        together = min(scheduler.max_running, scheduler.budget)  # no step holds more positions than its budget
+        ahead = work_ahead(workload, replace(scheduler, max_running=together))
         pieces = _PIECE_COSTS * (ahead.most_steps - ahead.output_tokens - ahead.num_requests)
         costs = 1 if needs_reference(scheduler) is None else _READABLE_COSTS
         mostly = "prompt_lengths" if pieces > ahead.expected_steps else "output_lengths"

@@ -32,7 +32,7 @@ DEFAULT_MACHINE: Final = "B200"
 OWN_MACHINE: Final = "own"
 PASTED: Final = "config.json"
 MACHINE_FILE: Final = "machine.toml"
-_PASTED_NAME: Final = "the pasted config.json"
+_MOST_NUMBER_CHARS: Final = 60
 
 MODEL_GROUP: Final = Group(
     "Model",
@@ -97,9 +97,8 @@ def _known(name: str) -> LoadedModel:
 
 @lru_cache(maxsize=2)
 def _pasted_model(text: str) -> LoadedModel:
-    config = parse_json_object(text, _PASTED_NAME)
-    name = str(config.get("_name_or_path") or config.get("name") or _PASTED_NAME)[:80]
-    return model_of_config(config, name, Source(_PASTED_NAME, "read now"))
+    """The model as if it had been read from a file of that name."""
+    return model_of_config(parse_json_object(text, PASTED), Path(PASTED).stem, Source(PASTED, "read now"))
 
 
 def machine_of(values: Values) -> HardwareSpec | None:
@@ -121,11 +120,13 @@ def _own_machine(values: Values) -> HardwareSpec:
         text = values.text(name)
         if not text and name in {"memory", "bandwidth"}:
             raise FieldError(name, f"the {name} is empty; give it with a unit")
+        if len(text) > _MOST_NUMBER_CHARS:
+            raise FieldError(name, f"the {name} is longer than any number; such as 24GB, 1.8TB/s or 165 TFLOP/s is needed")
         with at(name):
             if text:
                 parse_bytes(text, name) if unit == "B" else parse_rate(text, unit, name)
     with at("on"):
-        return hardware_from_description(_description(values), "your own machine")
+        return hardware_from_description(_description(values), MACHINE_FILE)
 
 
 def compute_format_of(values: Values, machine: HardwareSpec | None) -> str | None:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, layer, spoken
-from inference_bench.charts.labels import Labels, along_level, along_upright, around
+from inference_bench.charts.labels import Labels, along_level, along_upright
 from inference_bench.charts.panels import (
     Panel,
     Scale,
@@ -30,6 +30,7 @@ from inference_bench.predict.phases import RooflineTable
 from inference_bench.units import format_count, format_number, format_seconds
 
 _TITLE: Final = "batch (sequences decoding together)"
+_HEIGHT_PX: Final = 150  # of a panel, in a narrow drawing too, which has as many labels
 _LIMIT_RATIO: Final = 30  # a limit further above the curve than this is named but not drawn
 _RING: Final[Spec] = {"type": "point", "filled": False, "size": 170, "stroke": LIGHT["ink"], "strokeWidth": 1.5}
 _DOT: Final[Spec] = {"type": "point", "filled": True, "size": 45, "color": LIGHT["decode"]}
@@ -58,6 +59,7 @@ def batch_panels_chart(result: RooflineTable, width_px: int = WIDE_PX, max_batch
         [Shown("all sequences (tokens/s)", total, number_tick), Shown("each sequence (tokens/s)", each, number_tick)],
         x,
         _TITLE,
+        height=_HEIGHT_PX,
     )
     points, uprights = list(_points(result, panels)), _uprights(result, x, max_batch)
     return panels_chart(
@@ -84,7 +86,7 @@ def _drawn_limit(result: RooflineTable) -> float | None:
 
 
 def _limit_words(result: RooflineTable) -> str:
-    return f"limit {format_number(result.limits.tokens_per_s)}: {limit_cause(result)} alone"
+    return f"limit {format_number(result.limits.tokens_per_s)}: {limit_cause(result)}"
 
 
 def limit_cause(result: RooflineTable) -> str:
@@ -136,12 +138,12 @@ def _labels(
         labels = Labels.of_panel(panel)
         labels.keep_off([row for row in points if row["panel"] == panel.title])
         labels.keep_off_lines([panel.at_x(value) for value in (result.batch, *uprights)])
-        if found is not None:
-            rate = found.tokens_per_s if is_total else found.sequence_tokens_per_s
-            place = around(panel.at_x(found.batch), panel.at_y(rate))
-            labels.put(f"batch {format_count(found.batch)}: {format_number(rate)}" if is_total else _each(rate), place)
         if is_total and limit is not None:
             labels.put(_limit_words(result), along_level(panel, panel.at_y(limit)))
+        if found is not None:
+            rate = found.tokens_per_s if is_total else found.sequence_tokens_per_s
+            said = f"batch {format_count(found.batch)}: {format_number(rate)}" if is_total else _each(rate)
+            labels.put_joined(said, panel.at_x(found.batch), panel.at_y(rate))
         for value, (said, _) in uprights.items() if is_total else ():
             labels.put(said, along_upright(panel, panel.at_x(value)))
         yield from labels.layers()

@@ -3,7 +3,7 @@
 In:   RooflineTable
 Out:  two Specs
 Leaves out: measurements (see roofline and batch)
-Read next by: cli.
+Read next by: cli, the page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from inference_bench.charts.other_roofs import (
     other_roof_layers,
     point_boxes,
 )
-from inference_bench.charts.roofline import RoofPlot
+from inference_bench.charts.roof_plot import RoofPlot
 from inference_bench.predict.phases import RooflineTable
 from inference_bench.roofline import Bound, Roof
 from inference_bench.units import format_count, format_number, format_seconds, format_si

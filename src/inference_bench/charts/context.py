@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, layer, nominal, place_legends, spoken
-from inference_bench.charts.labels import Labels, along_level, around
+from inference_bench.charts.labels import Labels, along_level
 from inference_bench.charts.panels import (
     DASHED,
     Panel,
@@ -33,6 +33,7 @@ _TRUE: Final = "by layer type"
 _USUAL: Final = "usual formula"
 _PACE: Final = "decoding"
 _LOG_RATIO: Final = 2  # sizes that differ at all are on log scales, as contexts are
+_HEIGHT_PX: Final = 150  # of a panel, in a narrow drawing too, which has as many labels
 _NEAR: Final = 100  # a limit further than this from the curves, as a factor, is said but not drawn
 _DOT: Final[Spec] = {"type": "point", "filled": True, "size": 45}
 _RING: Final[Spec] = {"type": "point", "filled": False, "size": 170, "stroke": LIGHT["ink"], "strokeWidth": 1.5}
@@ -53,7 +54,7 @@ def context_chart(curve: ContextCurve, width_px: int = WIDE_PX) -> Spec | None:
     )
     dash = {**nominal("series", names, dashes[: len(names)]), "legend": colour["legend"]}
     x = Scale.doubling([point.context_tokens for point in curve.points])
-    panels = stacked(frame, list(_shown(curve)), x, "context (tokens)", format_tokens)
+    panels = stacked(frame, list(_shown(curve)), x, "context (tokens)", format_tokens, _HEIGHT_PX)
     cache, rates = list(_cache_points(curve, panels[0])), list(_rate_points(curve, panels[1:]))
     limit = _drawn_limit(curve)
     return panels_chart(
@@ -142,9 +143,9 @@ def _cache_labels(curve: ContextCurve, panel: Panel, points: Sequence[Row], limi
     if limit is not None:
         labels.put(f"free for it: {format_bytes(curve.free_bytes)}", along_level(panel, panel.at_y(limit)))
     x = panel.at_x(asked.context_tokens)
-    for size in dict.fromkeys((asked.cache_bytes, asked.usual_bytes)):
+    for size in dict.fromkeys((asked.usual_bytes, asked.cache_bytes)):
         if size:
-            labels.put(format_bytes(size), around(x, panel.at_y(size)))
+            labels.put_joined(format_bytes(size), x, panel.at_y(size))
     return labels.layers()
 
 
@@ -156,7 +157,7 @@ def _rate_labels(curve: ContextCurve, panels: Sequence[Panel], points: Sequence[
         labels.keep_off_lines([x])
         if rate is not None:
             said = f"{format_count(curve.context_tokens)} tokens: {format_number(rate)} each"
-            labels.put(said, around(x, panel.at_y(rate)))
+            labels.put_joined(said, x, panel.at_y(rate))
         yield from labels.layers()
 
 

@@ -22,6 +22,7 @@ _HALF_PX: Final = 7  # of a line of text
 _ASIDE_PX: Final = 7  # from an upright line, or a point, to its name
 _RING_PX: Final = 11  # from the middle of a ringed point
 _APART_PX: Final = 16  # from a point to a name that needs no rule
+_NUM_NEAR: Final = 8  # places around a point that are better than any further away
 _CURVE_PX: Final = 8  # how far apart a curve is looked at
 _STEP_PX: Final = 5
 
@@ -44,11 +45,12 @@ class Place(NamedTuple):
 class Labels:
     """The labels of a panel as they find their places, each after those before it.
 
-    Where:  taken is what may not be written over, crossed what had better not be: thin lines; a label for which no place
-            is free takes its last one
+    Where:  written is where labels stand, taken what else may not be written over, crossed what had better not be: thin
+            lines; a label that finds no place apart from others takes its last one
     """
 
     area: Box
+    written: list[Box] = field(default_factory=list)
     taken: list[Box] = field(default_factory=list)
     crossed: list[Box] = field(default_factory=list)
     rows: dict[str, list[Row]] = field(default_factory=dict)
@@ -75,19 +77,26 @@ class Labels:
         self.crossed += [Box(self.area.left, y, self.area.right, y) for y in ys]
 
     def put(self, said: str, places: Iterable[Place]) -> Box:
-        """A label at the first place where it lies on nothing, or else where it lies on thin lines alone; what it covers."""
+        """A label at the first place where it lies on nothing, or else on thin lines alone, or on curves; what it covers."""
         tried = list(places)
         inside = [place for place in tried if _is_inside(place.box(said), self.area)] or tried[-1:]
-        free = [place for place in inside if not _meets_any(place.box(said), self.taken)]
+        apart = [place for place in inside if not _meets_any(place.box(said), self.written)] or inside[-1:]
+        free = [place for place in apart if not _meets_any(place.box(said), self.taken)] or apart[:1]
         clear = next((place for place in free if not _meets_any(place.box(said), self.crossed)), None)
-        chosen = clear or (free[0] if free else inside[-1])
-        self.taken.append(chosen.box(said))
+        chosen = clear or free[0]
+        self.written.append(chosen.box(said))
         self.rows.setdefault(chosen.align, []).append(label(said, chosen.x, chosen.y))
-        return self.taken[-1]
+        return self.written[-1]
+
+    def _is_free(self, box: Box) -> bool:
+        """Whether a label lies on nothing there but thin lines."""
+        return _is_inside(box, self.area) and not _meets_any(box, (*self.written, *self.taken))
 
     def put_joined(self, said: str, x: float, y: float) -> None:
         """A label around a ringed point, joined to it by a rule where it stands apart."""
-        box = self.put(said, around(x, y))
+        places = list(around(x, y))
+        near = [place for place in places[:_NUM_NEAR] if self._is_free(place.box(said))]
+        box = self.put(said, near or places)
         end_x, end_y = min(max(x, box.left), box.right), box.top if box.top > y else box.bottom
         far = math.hypot(end_x - x, end_y - y)
         if far > _APART_PX:

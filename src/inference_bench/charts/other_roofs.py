@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 from inference_bench.charts.callouts import Box, Callout
 from inference_bench.charts.grammar import LIGHT, Row, Spec, is_narrow, layer, shortened, spoken, text_px
 from inference_bench.charts.labels import Labels, Place
-from inference_bench.charts.roofline import RoofPlot
+from inference_bench.charts.roof_plot import RoofPlot
 from inference_bench.predict.phases import RooflineTable
 from inference_bench.roofline import Bound
 from inference_bench.units import format_number
@@ -93,14 +93,13 @@ def name_layers(
     """The name and the ridge of every machine at the bend of its roof, the lowest first; written in pixels."""
     width = plot.frame.plot_width
     labels = Labels(Box(0, 0, width, plot.frame.height))
-    labels.taken += [*plot.flat_label_boxes(tables[0].ceiling), *(item.box for item in callouts)]
+    labels.written += [*plot.flat_label_boxes(tables[0].ceiling), *(item.box for item in callouts)]
     labels.taken += point_boxes(plot, points)
     labels.keep_off_curve(plot.place_px(row) for row in plot.roof_rows(tables[0].ceiling))
     bends, leaders = [bend for table in tables if (bend := _bend(plot, table)) is not None], []
     for bend in sorted(bends, key=lambda bend: -bend.y):
         said = f"{shortened(bend.name, _NAME_SHARE * width - text_px(bend.ridge))}{bend.ridge}"
-        labels.put(said, _places(bend, text_px(said), width))
-        end = labels.taken[-1].bottom
+        end = labels.put(said, _places(bend, text_px(said), width)).bottom
         leaders.append({**plot.at_px(bend.x, bend.y), "end": plot.rate_at_px(end)})
     yield layer({"type": "rule", "stroke": LIGHT["muted"]}, leaders, y2={"field": "end"})
     for spec in labels.layers()[1:]:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 from inference_bench.accounting.weight_plan import known_schemes
 from inference_bench.bridge.fields import Field, Group, View
+from inference_bench.bridge.simulate_fields import LISTS as SIMULATION_LISTS
 from inference_bench.bridge.subject import OWN_MACHINE
 from inference_bench.facts.formats import known_formats
 from inference_bench.facts.hardware import KNOWN_PEAKS, known_hardware
@@ -103,6 +104,7 @@ def lists() -> str:
             ("weight-formats", [_choice(name, said) for name, said in known_schemes()]),
             ("cache-formats", [_choice(each.name) for each in known_formats()]),
             ("peaks", [_choice(name) for name in KNOWN_PEAKS]),
+            *((name, [_choice(value) for value in values]) for name, values in SIMULATION_LISTS.items()),
         )
     )
 

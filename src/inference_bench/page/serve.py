@@ -34,6 +34,7 @@ _TYPES: Final = {
     ".txt": "text/plain; charset=utf-8",
 }
 _COMPRESSED: Final = frozenset({".html", ".js", ".mjs", ".css", ".json", ".wasm", ".txt"})
+_LOOKS_UP_S: Final = 0.05  # how long an end of the server may take to be noticed
 _FOR_EVER: Final = "public, max-age=31536000, immutable"
 
 
@@ -120,7 +121,7 @@ def serve_page(folder: Path, port: int = 0) -> Iterator[str]:
             f"port {port} cannot be served on ({error}); name another, or 0 for a free one"
         ) from None
     server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, name="page", daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(_LOOKS_UP_S,), name="page", daemon=True)
     thread.start()
     try:
         yield f"http://{LOOPBACK}:{server.server_port}/"

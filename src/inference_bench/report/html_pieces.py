@@ -42,7 +42,7 @@ class Drawing:
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _VALUE_CHARS: Final = 16
-_FEW_COLUMNS: Final = 6  # that fit a sheet of paper in letters of a usual size
+_FEW_COLUMNS, _MANY_COLUMNS = 6, 12  # up to which, and beyond which, a sheet of paper takes other letters
 NO_CHARTS: Final = (
     "The charts are not drawn: that needs the package vl-convert-python. "
     "Install it with: pip install 'inference-bench[bench]'. Every figure is in the tables below."
@@ -116,10 +116,10 @@ def table(of: Table | None, *, has_heading: bool = True) -> str:
     notes = " ".join(filter(None, [*(column.note for column in of.columns), of.note]))
     note = f'<p class="quiet">{say(notes)}</p>' if notes else ""
     heading = f"<h3>{say(of.title)}</h3>\n" if has_heading else ""
-    few = ' class="few"' if len(of.columns) <= _FEW_COLUMNS else ""
+    width = "few" if len(of.columns) <= _FEW_COLUMNS else "many" if len(of.columns) > _MANY_COLUMNS else "usual"
     return (
         f'{heading}<div class="scroll" role="region" tabindex="0" aria-label="{say(of.title)}">'
-        f"<table{few}>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}"
+        f'<table class="{width}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}'
     )
 
 

@@ -122,7 +122,10 @@ _PRINT: Final = """
   figure { display: block; margin: 1.2rem 0; } figure .wide { display: block; max-width: 155mm; } figure .narrow { display: none; }
   .figures .filled { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
   .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
-  table.few { font-size: 8pt; } td .tag { font-size: inherit; line-height: 1.2; }
+  th, td.l { white-space: normal; } th .tag, td .tag { font-size: .85em; line-height: 1.3; padding: 0 .2em; }
+  .few { font-size: 8pt; } .few th, .few td.l { overflow-wrap: anywhere; }
+  .many { font-size: 6pt; } .many th, .many td { white-space: normal; padding: .1rem .12rem; }
+  .many .tag { font-size: .75em; padding: 0 .1em; }
 }
 """
 
