@@ -90,7 +90,7 @@ def _answer(values: Values, width: Width) -> Iterator[Json]:
             "every layer for the whole context.",
             lambda width_px: memory_chart(answer, width_px),
         ),
-        "context": _context_drawing(model, machine, request),
+        "context": _context_drawing(model, machine, request, answer),
     }
     if answer.fits is not False or machine is None:
         yield _whole(values, answer, None, charts, width)
@@ -121,11 +121,13 @@ def _request(values: Values, machine: HardwareSpec | None) -> FitRequest:
     )
 
 
-def _context_drawing(model: LoadedModel, machine: HardwareSpec | None, request: FitRequest) -> Drawing:
+def _context_drawing(
+    model: LoadedModel, machine: HardwareSpec | None, request: FitRequest, answer: FitAnswer
+) -> Drawing:
     return Drawing(
         "Over the context",
         "How the cache grows with the context, true and by the usual formula, and how the ceiling of decode falls with it.",
-        lambda width_px: context_chart(context_curve(model, machine, request), width_px),
+        lambda width_px: context_chart(context_curve(model, machine, request, answer.weights), width_px),
     )
 
 

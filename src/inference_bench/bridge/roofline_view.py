@@ -30,7 +30,7 @@ from inference_bench.charts.batch_panels import batch_panels_chart
 from inference_bench.charts.ceilings import ceiling_chart
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.models import LoadedModel
-from inference_bench.predict.fit import cache_format, loaded_weights
+from inference_bench.predict.fit import FitRequest, cache_format, fit, loaded_weights
 from inference_bench.predict.phases import RooflineTable, roofline_table
 from inference_bench.report.html_pieces import Drawing
 from inference_bench.report.roofline_html import roofline_html, roofline_status
@@ -64,6 +64,7 @@ def _answer(values: Values, width: Width) -> Iterator[Json]:
     with at("weights"):
         weights = loaded_weights(model, values.optional("weights"))
     result = _table(values, model, weights, machine, compute_format_of(values, machine))
+    fitting = fit(model, machine, _asked(values)).max_sequences
     others = tuple(_table(values, model, weights, each, None) for each in _others(values))
     charts = {
         "roof": Drawing(
@@ -75,8 +76,8 @@ def _answer(values: Values, width: Width) -> Iterator[Json]:
         "batch": Drawing(
             "Over the batch",
             "What all sequences get together and what each of them gets. The line that the first tends to is the limit "
-            "that reading the caches sets.",
-            lambda width_px: batch_panels_chart(result, width_px),
+            "that reading the caches sets; what the memory does not hold is shaded.",
+            lambda width_px: batch_panels_chart(result, width_px, fitting),
         ),
     }
     curve = curve_table(result)
@@ -111,6 +112,16 @@ def _table(
             devices=values.count("devices"),
             prefill_chunk=values.optional_tokens("chunk"),
         )
+
+
+def _asked(values: Values) -> FitRequest:
+    """The same question to `fit`, which knows how many sequences the memory holds."""
+    return FitRequest(
+        weights=values.optional("weights"),
+        cache=values.optional("kv"),
+        context_tokens=values.tokens("context"),
+        devices=values.count("devices"),
+    )
 
 
 def _others(values: Values) -> list[HardwareSpec]:

@@ -121,7 +121,9 @@ def _own_machine(values: Values) -> HardwareSpec:
         if not text and name in {"memory", "bandwidth"}:
             raise FieldError(name, f"the {name} is empty; give it with a unit")
         if len(text) > _MOST_NUMBER_CHARS:
-            raise FieldError(name, f"the {name} is longer than any number; such as 24GB, 1.8TB/s or 165 TFLOP/s is needed")
+            raise FieldError(
+                name, f"the {name} is longer than any number; such as 24GB, 1.8TB/s or 165 TFLOP/s is needed"
+            )
         with at(name):
             if text:
                 parse_bytes(text, name) if unit == "B" else parse_rate(text, unit, name)
