@@ -146,6 +146,10 @@ class Calculator:
         )
         return found
 
+    def href(self) -> str:
+        """The address as it is now; Playwright's own copy of it lags behind."""
+        return str(self.page.evaluate("() => location.href"))
+
     def violations(self) -> list[str]:
         found: list[str] = self.page.evaluate("() => heard.violations")
         return found
@@ -187,10 +191,11 @@ class Calculator:
         """Put a text in a field and wait for what follows."""
         before = self.page.evaluate(LOOK, view)["asked"]
         control = self.page.locator(f"#{view}-{field}")
+        control.evaluate("(control) => control.closest('details')?.setAttribute('open', '')")
         if control.evaluate("(control) => control.tagName") == "SELECT":
             control.select_option(text)
         else:
-            control.fill(text, force=True)
+            control.fill(text)
         wait_for(lambda: self.page.evaluate(LOOK, view)["asked"] != before, f"{field} asks")
         return self.settled(view)
 

@@ -67,11 +67,17 @@ def steps(request: Mapping[str, Any]) -> Iterator[Json]:
             raise FieldError(None, "the width is wide, narrow, or none for both")
         values = Values.read(asked, request.get("fields", {}), request.get("file"))
         for step in asked.answer(values, width):
-            yield {**head, **step}
+            yield {**head, **_with_own_anchors(name, step)}
     except FieldError as error:
         yield {**head, "error": {"message": str(error), "field": error.field}}
     except InferenceBenchError as error:
         yield {**head, "error": {"message": str(error), "field": None}}
+
+
+def _with_own_anchors(name: str, step: Json) -> Json:
+    """The sections of an answer named after their view: the page holds the answers of all views."""
+    html = step.get("html")
+    return step if html is None else {**step, "html": html.replace('<section id="', f'<section id="{name}-')}
 
 
 class Steps:

@@ -13,23 +13,19 @@ from typing import Final
 from inference_bench.bridge.command import command_line
 from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
 from inference_bench.bridge.fields import FieldError, Json, Values, View, Width, at
-from inference_bench.bridge.plan_body import plan_html, plan_rows, plan_status
 from inference_bench.bridge.plan_fields import GROUPS, others_of, scenario_of, unused
 from inference_bench.bridge.subject import compute_format_of, compute_note, files_of, machine_of, model_of
-from inference_bench.charts.break_even import break_even_chart
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.models import LoadedModel
-from inference_bench.predict.cost_curve import cost_curve
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.plan import Plan, plan
 from inference_bench.predict.scenario import Speed
-from inference_bench.report.html_pieces import Drawing
+from inference_bench.report import plan_tables as tables
+from inference_bench.report.plan_cost_report import cost_table
+from inference_bench.report.plan_html import comparison_body, plan_body, plan_drawings
 from inference_bench.report.plan_json import comparison_json, plan_json
-
-_COST: Final = (
-    "Replicas are bought whole, so the line of a machine is a staircase; a hosted model costs so much a request. Where they "
-    "meet, they cost the same; right of it the machine costs less. The upright line is the volume asked for."
-)
+from inference_bench.report.report_html import body_html
+from inference_bench.report.table import Table
 
 
 def _answer(values: Values, width: Width) -> Iterator[Json]:
@@ -40,15 +36,17 @@ def _answer(values: Values, width: Width) -> Iterator[Json]:
         cache_format(values.optional("kv"))
     compute = _compute(values, machines)
     answers = _plans(values, model, machines, compute)
-    charts = _drawings(answers)
+    found = plan_drawings(answers)
+    charts = {"cost": found[0]} if found else {}
     notes = compute_note(values, machines[0], weights) if answers[0].scenario.speed is Speed.SHARES else ()
+    body = plan_body(answers[0], notes) if len(answers) == 1 else comparison_body(answers, notes)
     without = (*unused(values), *(() if compute else ("compute",)))
     yield {
         "answer": plan_json(answers[0]) if len(answers) == 1 else comparison_json(answers),
-        "status": plan_status(answers),
-        "html": plan_html(answers, drawings=chart_slots(charts), notes=notes),
+        "status": tables.status(answers),
+        "html": body_html(body, chart_slots(charts)),
         "charts": chart_specs(charts, width),
-        "tables": {name: csv_rows(table) for name, table in plan_rows(answers).items()},
+        "tables": {name: csv_rows(table) for name, table in _rows(answers).items()},
         "command": command_line(values, names_model="--model", without=without),
         "files": files_of(values),
     }
@@ -80,14 +78,19 @@ def _plans(
         )
 
 
-def _drawings(answers: Sequence[Plan]) -> dict[str, Drawing]:
-    """What a day costs over its volume, where a price above 0 says so."""
-    curve = cost_curve(answers)
-    if curve is None or curve.low <= 0 or any(usd <= 0 for line in curve.lines for _, usd in line.corners):
-        return {}
-    return {
-        "cost": Drawing("A day's cost over its requests", _COST, lambda width_px: break_even_chart(answers, width_px))
+def _rows(answers: Sequence[Plan]) -> dict[str, Table]:
+    """The tables that are worth taking along."""
+    if len(answers) > 1:
+        return {"machines": tables.compared_table(answers)}
+    (answer,) = answers
+    found = {
+        "memory": tables.memory_table(answer),
+        "latency": tables.latency_table(answer),
+        "load": tables.loads_table(answer),
+        "replicas": tables.replicas_table(answer),
+        "cost": cost_table(answer),
     }
+    return {name: table for name, table in found.items() if table is not None}
 
 
 PLAN: Final = View(

@@ -10,31 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from inference_bench.bridge.fields import FieldError, Values, at
 from inference_bench.bridge.simulate_fields import short_text
-from inference_bench.charts.grammar import Spec
 from inference_bench.charts.simulation import rate_chart
-from inference_bench.charts.simulation_runs import latency_cdf_chart, timeline_chart
+from inference_bench.charts.simulation_runs import latency_cdf_chart
 from inference_bench.report.html_pieces import Drawing
+from inference_bench.report.simulate_html import RATES, SHARES, timeline
 from inference_bench.report.simulate_tables import ran, rate_words, run_name
 from inference_bench.simulate.outcome import Outcome
 from inference_bench.simulate.study import Study, StudyReport, StudyRow, parse_rates
 from inference_bench.simulate.sweep import CaseResult
-
-_RATES: Final = (
-    "Each mark is a run. Dashed lines are the objectives that goodput counts by; the thin line is where goodput would lie if "
-    "every request were good."
-)
-_SHARES: Final = (
-    "The share of requests that took at most so long. The further left a line, the less users wait; where it bends to the "
-    "right at the top, a few wait much longer than the others."
-)
-_TIMELINE: Final = (
-    "Requests that run and that wait, and the cache in use under its budget. A queue that still grows when arrivals end is "
-    "an overload: then latencies say how long the run was."
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,27 +69,23 @@ def drawings_of(report: StudyReport, shown: Shown) -> dict[str, Drawing]:
     found = {}
     if len(report.study.draws) > 1:
         found["rates"] = _over_rates([each.result for each in rows])
-    chosen = next((each for each in rows if each.name == shown.policy and each.result.outcome is not None), None)
-    if chosen is not None:
-        found["time"] = _over_time(chosen)
+    for each in rows:
+        if each.name == shown.policy and each.result.outcome is not None:
+            found["time"] = _over_time(each, each.result.outcome)
     if kept:
         found["shares"] = _by_share(kept, shown)
     return found
 
 
 def _over_rates(results: Sequence[CaseResult]) -> Drawing:
-    return Drawing("Latency and goodput over the rate", _RATES, lambda width_px: rate_chart(results, width_px))
+    return Drawing(*RATES, lambda width_px: rate_chart(results, width_px))
 
 
-def _over_time(each: StudyRow) -> Drawing:
-    title, result = f"{run_name(each)} requests/s: the server over time", each.result
-
-    def make(width_px: int) -> Spec | None:
-        return None if result.outcome is None else timeline_chart(result.outcome, result.case.setup, width_px)
-
-    return Drawing(title, _TIMELINE, make)
+def _over_time(each: StudyRow, outcome: Outcome) -> Drawing:
+    return timeline(outcome, each.result.case.setup, name=f"{run_name(each)} requests/s")
 
 
 def _by_share(kept: Mapping[str, Outcome], shown: Shown) -> Drawing:
-    title = f"How long requests took at {rate_words(shown.rate)} requests/s"
-    return Drawing(title, _SHARES, lambda width_px: latency_cdf_chart(kept, width_px))
+    title, caption = SHARES
+    named = f"{title} at {rate_words(shown.rate)} requests/s"
+    return Drawing(named, caption, lambda width_px: latency_cdf_chart(kept, width_px))

@@ -17,7 +17,6 @@ from typing import Final
 from inference_bench.bridge.command import command_line
 from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
 from inference_bench.bridge.fields import FieldError, Json, Values, View, Width, at
-from inference_bench.bridge.simulate_body import every_run, simulate_html, simulate_status
 from inference_bench.bridge.simulate_charts import Shown, drawings_of, shown_of
 from inference_bench.bridge.simulate_fields import GROUPS, reference_of
 from inference_bench.bridge.simulate_server import notes_of, served_of
@@ -30,8 +29,10 @@ from inference_bench.bridge.simulate_workload import (
     refuse_too_much,
 )
 from inference_bench.bridge.subject import files_of
+from inference_bench.report.report_html import body_html
+from inference_bench.report.simulate_html import study_body, study_status
 from inference_bench.report.simulate_json import study_json
-from inference_bench.report.simulate_tables import rate_words
+from inference_bench.report.simulate_tables import rate_words, runs_table
 from inference_bench.simulate.study import Draw, Study, StudyReport, StudyRow, run_study
 
 _LOOKING: Final = "all requests at once, to see which rates tell policies apart"
@@ -95,11 +96,11 @@ def _too_large(values: Values) -> str:
 
 
 def _whole(values: Values, report: StudyReport, shown: Shown, width: Width) -> Json:
-    charts, notes, runs = drawings_of(report, shown), notes_of(values, report.study.served), every_run(report)
+    charts, notes, runs = drawings_of(report, shown), notes_of(values, report.study.served), runs_table(report)
     return {
         "answer": study_json(report, notes),
-        "status": simulate_status(report),
-        "html": simulate_html(report, notes, drawings=chart_slots(charts)),
+        "status": study_status(report),
+        "html": body_html(study_body(report, notes), chart_slots(charts)),
         "charts": chart_specs(charts, width),
         "tables": {} if runs is None else {"runs": csv_rows(runs)},
         "command": _command(values),

@@ -54,7 +54,7 @@ def break_even_chart(plans: Plan | Sequence[Plan], width_px: int = WIDE_PX) -> S
     Unit:   USD a day over requests a day, both on log scales
     """
     curve = cost_curve([plans] if isinstance(plans, Plan) else plans)
-    if curve is None:
+    if curve is None or _has_nothing_to_scale(curve):
         return None
     names = [line.name for line in curve.lines]
     frame, (colour,) = place_legends(empty_frame(width_px), nominal("series", names, series_colours(names), **_LINES))
@@ -78,6 +78,11 @@ def break_even_chart(plans: Plan | Sequence[Plan], width_px: int = WIDE_PX) -> S
             *_labels(curve, panels[0], lines, met),
         ],
     )
+
+
+def _has_nothing_to_scale(curve: CostCurve) -> bool:
+    """Whether something costs nothing, or is asked of nothing: a log scale has no place for it."""
+    return curve.low <= 0 or any(usd <= 0 for line in curve.lines for _, usd in line.corners)
 
 
 def _dashes(curve: CostCurve) -> list[list[int]]:

@@ -41,7 +41,7 @@ from inference_bench.render import svg_or_none
 from inference_bench.report.style import STYLE
 
 MANIFEST: Final = "files.json"
-_SCRIPTS: Final = ("app.js", "address.js", "take.js", "worker.js", "draw.js")
+_SCRIPTS: Final = ("app.js", "address.js", "take.js", "worker.js", "draw.js", "old.js")
 _PYODIDE_FILES: Final = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 _INTERPRETER_IMPORT: Final = "from 'vega-util';"
 _HASH_CHARS: Final = 12
@@ -128,8 +128,10 @@ def _site(assets: Mapping[str, bytes], vendored: Callable[[PinnedPackage], Mappi
     root = f"assets/{version}"
     content = {f"{root}/{name}": body for name, body in assets.items()}
     drawn: Callable[[Spec], str] | None = svg_or_none()
-    script, style = (Asset(f"{root}/{name}", _integrity(assets[name])) for name in ("app.js", "style.css"))
-    content["index.html"] = document(bridge.views(), drawn, script, style).encode()
+    script, old, style = (
+        Asset(f"{root}/{name}", _integrity(assets[name])) for name in ("app.js", "old.js", "style.css")
+    )
+    content["index.html"] = document(bridge.views(), drawn, script, old, style).encode()
     content["licences.txt"] = _licences(vendored).encode()
     worker = (files("inference_bench") / "web" / "sw.js").read_text(encoding="utf-8")
     kept = json.dumps(["./", *sorted(content)])

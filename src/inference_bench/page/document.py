@@ -57,8 +57,13 @@ class Asset:
     integrity: str
 
 
-def document(views: tuple[View, ...], draw: Callable[[Spec], str] | None, script: Asset, style: Asset) -> str:
-    """The whole of index.html; without `draw` the first answer has its tables and its charts come with the scripts."""
+def document(
+    views: tuple[View, ...], draw: Callable[[Spec], str] | None, script: Asset, old: Asset, style: Asset
+) -> str:
+    """The whole of index.html; without `draw` the first answer has its tables and its charts come with the scripts.
+
+    Where:  script is what modern browsers run, old what others do
+    """
     data = json.dumps(_page_data(views), ensure_ascii=True).replace("<", "\\u003c")
     sections = "\n".join(_view(view, draw, is_first=view is views[0]) for view in views)
     return f"""<!doctype html>
@@ -74,6 +79,7 @@ def document(views: tuple[View, ...], draw: Callable[[Spec], str] | None, script
 <link rel="icon" href="{_ICON}">
 <link rel="stylesheet" href="{style.address}" integrity="{style.integrity}">
 <script type="module" src="{script.address}" integrity="{script.integrity}"></script>
+<script nomodule defer src="{old.address}" integrity="{old.integrity}"></script>
 </head>
 <body>
 <a class="skip" href="#main">To the answer</a>

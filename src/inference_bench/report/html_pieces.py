@@ -42,6 +42,7 @@ class Drawing:
 
 _POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _VALUE_CHARS: Final = 16
+_SHORT_CHARS: Final = 8  # up to which a key figure stands in large letters
 _FEW_COLUMNS, _MANY_COLUMNS = 6, 12  # up to which, and beyond which, a sheet of paper takes other letters
 NO_CHARTS: Final = (
     "The charts are not drawn: that needs the package vl-convert-python. "
@@ -148,9 +149,10 @@ def key_figures(items: Iterable[KeyFigure]) -> str:
 def _key_figure(item: KeyFigure) -> str:
     """A figure under a line that is filled as far as the ceiling was reached."""
     value = f"{say(shorten(item.value, _VALUE_CHARS))} <span>{say(item.unit)}</span>"
+    kind = f"{'finding' if item.is_finding else 'plain'}{' long' if len(item.value) > _SHORT_CHARS else ''}"
     reached = (0.0 if item.value == NOT_AVAILABLE else 1.0) if item.fraction is None else item.fraction
     return (
-        f'<div class="{"finding" if item.is_finding else "plain"}">{_filled_line(reached)}'
+        f'<div class="{kind}">{_filled_line(reached)}'
         f'<dt>{say(item.name)}</dt><dd class="value">{value}</dd>'
         f'<dd class="beside">{say(item.beside)}</dd><dd>{say(item.detail)} {tag(item.origin)}</dd></div>'
     )

@@ -3,7 +3,7 @@
 In:   Plans, Provenance, and what draws a chart specification as SVG
 Out:  HTML text
 Leaves out: what is said (plan_figures, plan_tables, plan_cost_report, plan_interval_report), drawing (render)
-Read next by: cli.
+Read next by: cli, bridge.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from inference_bench.report.plan_figures import (
 )
 from inference_bench.report.plan_interval_report import interval_table, serving_table
 from inference_bench.report.report_html import (
+    Body,
     Head,
     Part,
     Provenance,
@@ -47,10 +48,16 @@ _ORIGINS: Final = (Origin.PREDICTED, Origin.BOUND, Origin.COUNTED, Origin.GIVEN,
 
 def plan_html(answer: Plan, made: Provenance, draw: Draw | None) -> str:
     """The whole page of one machine; without `draw` it has every table and says why there are no charts."""
+    body = plan_body(answer)
+    head = Head(_QUESTION, f"{answer.model} on {tables.where(answer)}, {tables.traffic_words(answer)}")
+    parts = (reading_part((body.said,)), charts_part(plan_drawings([answer]), draw), *body.parts, repeat_part(made))
+    return report_page(head, made, body.figures, body.odd, parts)
+
+
+def plan_body(answer: Plan, notes: Sequence[str] = ()) -> Body:
+    """One machine: from its verdict to what it rests on; notes are what else was assumed."""
     doubts = (interval_table(answer), tables.checks_table(answer), serving_table(answer))
     parts = (
-        reading_part((tables.verdict(answer),)),
-        charts_part(_drawings([answer]), draw),
         _part("promises", "Promises", "What was promised", tables.objectives_table(answer)),
         Part(
             "memory",
@@ -65,14 +72,12 @@ def plan_html(answer: Plan, made: Provenance, draw: Draw | None) -> str:
         Part("sure", "How sure", "How far off it may be", all_tables(doubts)),
         _part("speculation", "Speculation", "When drafts gain", tables.speculation_table(answer)),
         Part("asked", "Asked", "What was asked", pieces.facts(asked_rows([answer]))),
-        assumptions_part(answer.assumptions),
-        repeat_part(made),
+        assumptions_part((*notes, *answer.assumptions)),
     )
-    head = Head(_QUESTION, f"{answer.model} on {tables.where(answer)}, {tables.traffic_words(answer)}")
-    return report_page(head, made, tuple(plan_figures(answer)), tuple(plan_odd(answer)), parts)
+    return Body(tables.verdict(answer), tuple(plan_figures(answer)), tuple(plan_odd(answer)), parts)
 
 
-_BREAK_EVEN: Final = (
+BREAK_EVEN: Final = (
     "From which volume it pays",
     "What a day costs over the requests of a day. Machines are paid for by the hour, so they rise by a step for each replica "
     "that the peak needs; a hosted model is paid for by the token. A ring is where both cost the same; the upright line is the "
@@ -88,28 +93,34 @@ def _part(anchor: str, link: str, title: str, shown: Table | None) -> Part:
 
 def comparison_html(answers: Sequence[Plan], made: Provenance, draw: Draw | None) -> str:
     """The whole page of several machines on one scenario."""
+    first, body = answers[0], comparison_body(answers)
+    head = Head("Which machine carries it, and at what cost?", f"{first.model}, {tables.traffic_words(first)}")
+    parts = (charts_part(plan_drawings(answers), draw), *body.parts, repeat_part(made))
+    return report_page(head, made, body.figures, body.odd, parts)
+
+
+def comparison_body(answers: Sequence[Plan], notes: Sequence[str] = ()) -> Body:
+    """Several machines side by side; notes are what else was assumed."""
     first = answers[0]
     parts = (
-        charts_part(_drawings(answers), draw),
         _part("machines", "Machines", "Side by side", tables.compared_table(answers)),
         Part("asked", "Asked", "What was asked", pieces.facts(asked_rows(answers))),
-        Part("assumptions", "Assumptions", "Assumptions", "".join(_assumptions(answers))),
-        repeat_part(made),
+        Part("assumptions", "Assumptions", "Assumptions", "".join(_assumptions(answers, notes))),
     )
-    head = Head("Which machine carries it, and at what cost?", f"{first.model}, {tables.traffic_words(first)}")
-    return report_page(head, made, tuple(comparison_figures(answers)), tuple(comparison_odd(answers)), parts)
+    said = f"{first.model}, {tables.traffic_words(first)}: {len(answers)} machines side by side."
+    return Body(said, tuple(comparison_figures(answers)), tuple(comparison_odd(answers)), parts)
 
 
-def _drawings(answers: Sequence[Plan]) -> list[Drawing]:
+def plan_drawings(answers: Sequence[Plan]) -> list[Drawing]:
     """A day's cost over its volume, where there is a price."""
     make = partial(break_even_chart, answers)
-    return [] if make(WIDE_PX) is None else [Drawing(*_BREAK_EVEN, make)]
+    return [] if make(WIDE_PX) is None else [Drawing(*BREAK_EVEN, make)]
 
 
-def _assumptions(answers: Sequence[Plan]) -> Iterator[str]:
+def _assumptions(answers: Sequence[Plan], notes: Sequence[str]) -> Iterator[str]:
     """What all of them rest on, then what each alone does."""
     shared = tables.shared_assumptions(answers)
-    yield pieces.bullets(shared)
+    yield pieces.bullets((*notes, *shared))
     for answer in answers:
         own = tables.own_assumptions(answer, shared)
         if own:

@@ -360,3 +360,8 @@ def break_even(answer: Plan) -> str:
     cached = hosted.break_even_requests_per_day_cached
     volume = cached if answer.load.prefix_cached and cached is not None else hosted.break_even_requests_per_day
     return "never" if hosted.is_reached(volume) is False else format_number(volume)
+
+
+def status(answers: Sequence[Plan]) -> str:
+    """The verdict of each machine in so few words that they can be read out at every change."""
+    return "; ".join(f"{where(each)}: {'' if each.verdict.answer else 'no, '}{each.verdict.reason}" for each in answers)

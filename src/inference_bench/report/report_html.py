@@ -3,7 +3,7 @@
 In:   what a report says, as Parts; Provenance, which the command hands over, since nothing here reads a clock
 Out:  HTML text
 Leaves out: what each part says (simulate_html, capacity_html, against_html, plan_html)
-Read next by: those four, and cli.
+Read next by: those four, cli, bridge.
 
 A report reads from the question to its evidence: a few figures, what must not be missed, the answer in words, charts, tables,
 what it rests on, and how to make it again.
@@ -45,6 +45,31 @@ class Head(NamedTuple):
 
     question: str
     place: str
+
+
+class Body(NamedTuple):
+    """An answer as a report and the calculator page both show it.
+
+    Where:  odd is what must not be missed, each list under its heading; parts follow the charts
+    """
+
+    said: str
+    figures: tuple[KeyFigure, ...]
+    odd: tuple[tuple[str, Sequence[str]], ...]
+    parts: tuple[Part, ...]
+
+
+def body_html(body: Body, drawings: str) -> str:
+    """The answer inside a page of many: drawings is HTML that stands below the figures."""
+    return "\n".join(
+        [
+            f'<div class="verdict"><p class="first">{pieces.say(sentence(body.said))}</p></div>',
+            pieces.key_figures(body.figures),
+            *(pieces.findings(lines, title) for title, lines in body.odd),
+            drawings,
+            *(pieces.section(part.anchor, part.title, part.content) for part in body.parts if part.content),
+        ]
+    )
 
 
 def report_page(

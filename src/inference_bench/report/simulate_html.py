@@ -3,7 +3,7 @@
 In:   StudyReport, Provenance, and what draws a chart specification as SVG
 Out:  HTML text
 Leaves out: every number's arithmetic and the words of its tables (simulate_tables), drawing (render)
-Read next by: cli.
+Read next by: cli, bridge.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from inference_bench.report import simulate_tables as tables
 from inference_bench.report.html_pieces import Draw, Drawing
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.report_html import (
+    Body,
     Head,
     Part,
     Provenance,
@@ -41,12 +42,12 @@ from inference_bench.simulate.study import Spread, StudyReport, StudyRow
 from inference_bench.simulate.summary import SimulatedRow
 from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 
-_RATES: Final = (
+RATES: Final = (
     "Latency and goodput over the rate",
     "Each mark is a run, or the median of its seeds with a stroke from the lowest to the highest. Dashed lines are the "
     "objectives that goodput counts by; the thin line is where goodput would lie if every request were good.",
 )
-_SHARES: Final = (
+SHARES: Final = (
     "How long requests took",
     "The share of requests that took at most so long. The further left a line, the less users wait; where it bends to "
     "the right at the top, a few wait much longer than the others.",
@@ -59,20 +60,39 @@ TIMELINE: Final = (
 
 def study_html(report: StudyReport, made: Provenance, draw: Draw | None, notes: Sequence[str] = ()) -> str:
     """The whole page; without `draw` it has every table and says why there are no charts."""
-    study, only = report.study, tables.the_only_run(report)
-    servers = (tables.fleets_table(report), tables.replicas_table(report))
-    setup = pieces.table(tables.arrivals_table(report)) + settings(study.served.contenders)
+    study, only, body = report.study, tables.the_only_run(report), study_body(report, notes)
     parts = (
         reading_part(() if only is None else tables.run_words(only, study.objective)),
         charts_part(_drawings(report), draw),
-        _runs(report, only),
+        *body.parts,
+        repeat_part(made, sorted({draw.seed for draw in study.draws})),
+    )
+    return report_page(Head(_question(report), body.said), made, body.figures, body.odd, parts)
+
+
+def study_body(report: StudyReport, notes: Sequence[str] = ()) -> Body:
+    """From what was asked to what it rests on; notes are what there is to know besides."""
+    study = report.study
+    servers = (tables.fleets_table(report), tables.replicas_table(report))
+    setup = pieces.table(tables.arrivals_table(report)) + settings(study.served.contenders)
+    parts = (
+        _runs(report, tables.the_only_run(report)),
         Part("servers", "Servers", "What each server did", all_tables(servers)),
         Part("setup", "Setup", "What was asked of what", setup),
         assumptions_part(tables.assumed(study.served, study.assumptions), notes),
-        repeat_part(made, sorted({draw.seed for draw in study.draws})),
     )
-    head = Head(_question(report), f"{tables.asked(report)}; {tables.server_words(study.served)}")
-    return report_page(head, made, _key_figures(report), [("Findings", _findings(report))], parts)
+    said = f"{tables.asked(report)}; {tables.server_words(study.served)}"
+    return Body(said, _key_figures(report), (("Findings", _findings(report)),), parts)
+
+
+def study_status(report: StudyReport) -> str:
+    """The answer in so few words that they can be read out."""
+    rows = tables.ran(report)
+    best = max(rows, key=_good) if rows else None
+    if best is None or best.row is None:
+        return f"{format_count(len(report.rows))} runs"
+    good = format_number(best.row.goodput_requests_per_s)
+    return f"{format_count(len(report.rows))} runs; most good requests: {good} a second, {tables.run_name(best)}"
 
 
 def _question(report: StudyReport) -> str:
@@ -226,12 +246,12 @@ def _drawings(report: StudyReport) -> list[Drawing]:
     if not rows:
         return []
     if len(report.study.draws) > 1:
-        return [Drawing(*_RATES, partial(rate_chart, [each.result for each in rows]))]
+        return [Drawing(*RATES, partial(rate_chart, [each.result for each in rows]))]
     kept = {each.name: each.result.outcome for each in rows if each.result.outcome is not None}
     servers = 1 if fleet is None else fleet.num_servers
     setups = {each.name: each.result.case.setup for each in rows}
     return [
-        Drawing(*_SHARES, partial(latency_cdf_chart, kept)),
+        Drawing(*SHARES, partial(latency_cdf_chart, kept)),
         *(timeline(kept[name], setups[name], servers, shown, said) for name, shown, said in _named(list(kept))),
     ]
 

@@ -56,6 +56,7 @@ _FIGURES: Final = """
 .figures dd { margin: 0; font-size: .8125rem; line-height: 1.45; color: var(--muted); }
 .figures dd.value { display: flex; flex-wrap: wrap; align-items: baseline; column-gap: .3em; color: var(--ink);
   font-size: 1.75rem; line-height: 1.25; font-weight: 600; letter-spacing: -.02em; }
+.figures .long dd.value { font-size: 1.25rem; line-height: 1.5; }
 .figures dd.beside { font-size: .875rem; font-weight: 600; color: var(--ink); }
 .figures .finding dd.beside { color: var(--finding); }
 .figures dd.value span { font-size: .9rem; font-weight: 450; letter-spacing: 0; }

@@ -94,10 +94,11 @@ function settle(view) {
   }
 }
 
-// The same field of another view holds the same.
+// The same field of another view holds the same; one that begins otherwise there means something else.
 function spread(view, control) {
+  const defaultIn = (each) => page.views[each].defaults[control.name];
   for (const other of views) {
-    if (other === view) continue;
+    if (other === view || defaultIn(other) !== defaultIn(view)) continue;
     const same = formOf(other).elements[control.name];
     if (same && same.value !== control.value) {
       same.value = control.value;

@@ -91,9 +91,9 @@ function mount(files) {
 onmessage = ({ data }) => {
   if (data.kind === "ask") asked.set(data.view, data);
   if (data.kind === "cancel") {
-    asked.delete(data.view);
+    const isThere = asked.delete(data.view) || running.has(data.view);
     end(data.view);
-    postMessage({ kind: "cancelled", view: data.view });
+    if (isThere) postMessage({ kind: "cancelled", view: data.view }); // else its answer is on the way
   }
   if (data.kind === "files") loaded.then(() => mount(data.files));
   work();
