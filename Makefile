@@ -3,11 +3,15 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-labs lint bench fit-efficiency accuracy policies article clean
+.PHONY: demo page test test-labs lint bench fit-efficiency accuracy policies article clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
 	$(BIN)/inference-bench verify --runs runs
+
+# the calculator as static files in ./page; npm fetches Python for the browser and the chart library, once
+page: $(VENV)/.demo
+	$(BIN)/inference-bench page build
 
 # everything that CI runs
 test: $(VENV)/.dev lint
@@ -30,6 +34,7 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/python benchmarks/simulate.py
+	$(BIN)/python benchmarks/page.py
 
 # the efficiencies that ship, fitted again: make fit-efficiency TABLES=folder/of/csv
 fit-efficiency: $(VENV)/.dev need-tables
@@ -64,4 +69,4 @@ $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt
 	touch $@
 
 clean:
-	rm -rf $(VENV) build dist runs .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf $(VENV) build dist runs page .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis

@@ -25,6 +25,7 @@ pytestmark = pytest.mark.browser
 VIEWS = [view.name for view in bridge.views()]
 LIVE = [view.name for view in bridge.views() if view.is_live]
 SMALL_RUN = "#simulate?requests=40&rates=2&policies=chunked"
+LONG_RUN = "#simulate?requests=800&rates=1,2,3,4&policies=chunked,paged,static"  # some seconds
 
 
 # ── before and while scripts load ────────────────────────────────────────────────────────────────
@@ -335,7 +336,7 @@ def test_a_chart_can_be_saved_as_png_at_twice_its_size(calculator: Calculator, t
 
 
 def test_a_simulation_says_how_far_it_is_and_other_questions_are_answered_meanwhile(calculator: Calculator) -> None:
-    calculator.open("#simulate?requests=400&rates=1,2,3")
+    calculator.open("#simulate?requests=400&rates=1,2,3,4")
     bar = calculator.page.locator("#form-simulate progress")
     wait_for(lambda: float(bar.evaluate("(bar) => bar.value")) > 0, "the bar moves")
     assert re.match(r"run \d+ of \d+: ", calculator.status())
@@ -352,7 +353,7 @@ def test_a_simulation_can_be_cancelled_and_the_last_answer_stays(calculator: Cal
     calculator.open(SMALL_RUN)
     calculator.settled("simulate")
     before = calculator.answer_text("simulate")
-    calculator.open("#simulate?requests=2000&rates=1,2,3,4")
+    calculator.open(LONG_RUN)
     wait_for(lambda: calculator.status().startswith("run "), "it runs")
     cancel = calculator.page.locator("#form-simulate .cancel")
     cancel.click()
@@ -363,7 +364,7 @@ def test_a_simulation_can_be_cancelled_and_the_last_answer_stays(calculator: Cal
 
 
 def test_a_simulation_that_is_asked_for_anew_takes_the_place_of_the_old_one(calculator: Calculator) -> None:
-    calculator.open("#simulate?requests=2000&rates=1,2,3,4")
+    calculator.open(LONG_RUN)
     wait_for(lambda: calculator.status().startswith("run "), "it runs")
     step = calculator.open(SMALL_RUN).settled("simulate")
     assert step == in_cpython(calculator.asked("simulate"))

@@ -178,6 +178,19 @@ class Values:
 
 
 @contextmanager
+def at_what_is_said(fields: Mapping[str, str]) -> Iterator[None]:
+    """Whatever is wrong in here is wrong with the field of the first of these words that the message holds.
+
+    Raises:  FieldError
+    """
+    try:
+        yield
+    except RequestError as error:
+        message = str(error)
+        raise FieldError(next((fields[words] for words in fields if words in message), None), message) from None
+
+
+@contextmanager
 def at(name: str | None) -> Iterator[None]:
     """Whatever is wrong with the request in here is wrong with this field.
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from inference_bench.accounting.weight_plan import weight_plan
 from inference_bench.bridge.command import command_line
 from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
-from inference_bench.bridge.fields import Field, Group, Json, Values, View, Width, at
+from inference_bench.bridge.fields import Field, Group, Json, Values, View, Width, at, at_what_is_said
 from inference_bench.bridge.subject import (
     COMPUTE_FIELD,
     MACHINE_GROUP,
@@ -77,11 +77,20 @@ MORE: Final = Group(
     is_folded=True,
 )
 
+_WRONG: Final = {
+    "devices is": "devices",
+    "divide over": "devices",
+    "ranks": "devices",
+    "sequences is": "sequences",
+    "context is": "context",
+    "and sequences": "sequences",
+}
+
 
 def _answer(values: Values, width: Width) -> Iterator[Json]:
     model, machine = model_of(values), machine_of(values)
     request = _request(values, machine)
-    with at(None):
+    with at_what_is_said(_WRONG):
         answer = fit(model, machine, request)
     charts = {
         "memory": Drawing(

@@ -13,7 +13,7 @@ from typing import Final
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.bridge.command import command_line
 from inference_bench.bridge.drawings import chart_slots, chart_specs, csv_rows
-from inference_bench.bridge.fields import Field, FieldError, Group, Json, Values, View, Width, at
+from inference_bench.bridge.fields import Field, FieldError, Group, Json, Values, View, Width, at, at_what_is_said
 from inference_bench.bridge.subject import (
     COMPUTE_FIELD,
     MACHINE_GROUP,
@@ -55,6 +55,16 @@ _MORE: Final = Group(
     ),
     is_folded=True,
 )
+
+_WRONG: Final = {
+    "devices is": "devices",
+    "divide over": "devices",
+    "ranks": "devices",
+    "batch is": "batch",
+    "context is": "context",
+    "prompt is": "prompt",
+    "prefill chunk is": "chunk",
+}
 
 
 def _answer(values: Values, width: Width) -> Iterator[Json]:
@@ -99,7 +109,7 @@ def _table(
     with at("kv"):
         fmt = cache_format(values.optional("kv"))
     context = values.tokens("context")
-    with at(None):
+    with at_what_is_said(_WRONG):
         return roofline_table(
             model.spec,
             weights,

@@ -8,12 +8,14 @@ Read next by: config.py, hardware.py.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from inference_bench.errors import ModelConfigError
 
 MAX_FIELD: Final = 1 << 40
+MAX_DEPTH: Final = 200  # of arrays and objects within one another; a parser that recurses deeper may not survive it
 MAX_JSON_BYTES: Final = 4 << 20  # what hostile JSON of this size grows to in memory stays below 100 MB
 
 
@@ -45,16 +47,33 @@ def parse_json_object(text: str, what: str) -> dict[str, Any]:
             raise ModelConfigError(f"{what} holds NaN, which is not a number")
         return float(name)
 
+    if _is_too_deep(text):
+        raise ModelConfigError(f"{what} is nested too deeply: more than {MAX_DEPTH} arrays and objects in one another")
     try:
         value = json.loads(text, object_pairs_hook=refuse_duplicates, parse_constant=infinity_only)
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, ModelConfigError):
-            raise
-        reason = "is nested too deeply" if isinstance(error, RecursionError) else f"is not valid JSON: {error}"
-        raise ModelConfigError(f"{what} {reason}".splitlines()[0]) from None
+    except ModelConfigError:
+        raise
+    except ValueError as error:
+        raise ModelConfigError(f"{what} is not valid JSON: {error}".splitlines()[0]) from None
     if not isinstance(value, dict):
         raise ModelConfigError(f"{what} holds a {type(value).__name__}; an object with the model's fields is needed")
     return value
+
+
+_TEXT: Final = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
+_NESTING: Final = re.compile(r"[\[{\]}]")
+
+
+def _is_too_deep(text: str) -> bool:
+    """Whether arrays and objects stand more than MAX_DEPTH deep in one another."""
+    if text.count("[") + text.count("{") <= MAX_DEPTH:
+        return False
+    depth = 0
+    for mark in _NESTING.findall(_TEXT.sub("", text)):
+        depth += 1 if mark in "[{" else -1
+        if depth > MAX_DEPTH:
+            return True
+    return False
 
 
 class Fields:
