@@ -85,10 +85,16 @@ def load_model(text: str) -> LoadedModel:
 
 
 def served_name(text: str) -> str | None:
-    """The name engines look a model up by: the hub id of a known model, an id as it was typed, or a path; else None."""
-    from inference_bench.facts import load
+    """The name engines look a model up by: the hub id of a known model, an id as it was typed, or a path; else None.
 
-    return load.known_hub_id(text) or (text if parse_hub_id(text) or load.is_path(text) else None)
+    Where:    of a config.json it is the folder, which holds the weights too
+    """
+    from inference_bench.facts import load
+    from inference_bench.facts.model_files import servable_path
+
+    if load.is_path(text):
+        return servable_path(text)
+    return load.known_hub_id(text) or (text if parse_hub_id(text) else None)
 
 
 def load_hub_model(hub_id: HubId) -> LoadedModel:

@@ -37,19 +37,25 @@ _DECIMAL: Final = {"": 1, "k": KILO, "M": MEGA, "G": GIGA, "T": TERA, "P": 1_000
 _BINARY: Final = {"Ki": KIBI, "Mi": MEBI, "Gi": GIBI, "Ti": TEBI, "Pi": 1 << 50, "Ei": 1 << 60}
 _SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "µ": Decimal("1e-6"), "n": Decimal("1e-9")}
 _QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-zµ/]*)\s*")
+_THOUSANDS: Final = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?![\d,])")
 _LARGEST_EXPONENT: Final = 30
 _LEAST_WRITTEN_OUT: Final = 1e-9
 _LEAST_WITH_EXPONENT: Final = 1e15
 
 
 def _split(text: str, what: str) -> tuple[Decimal, str]:
-    match = _QUANTITY.fullmatch(text)
+    match = _QUANTITY.fullmatch(_without_commas(text))
     if match is None:
         raise QuantityError(f"{what} {text!r} is not a number with a unit; write for example 32k, 24GB or 80GiB")
     number = Decimal(match.group(1).replace("_", ""))
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise QuantityError(f"{what} {text!r} is out of range")
     return number, match.group(2)
+
+
+def _without_commas(text: str) -> str:
+    """The text without commas between thousands, as this program prints them; other commas stay."""
+    return text.replace(",", "") if _THOUSANDS.match(text) else text
 
 
 def _factor(prefix: str, text: str, what: str) -> int:
@@ -89,8 +95,8 @@ def parse_tokens(text: str, what: str = "context") -> int:
     Raises:  QuantityError
     Source:  model cards and engines name context lengths by powers of two (32k = 32768, 128k = 131072)
 
-    >>> parse_tokens("32k"), parse_tokens("128K"), parse_tokens("32000")
-    (32768, 131072, 32000)
+    >>> parse_tokens("32k"), parse_tokens("128K"), parse_tokens("32000"), parse_tokens("32,768")
+    (32768, 131072, 32000, 32768)
     """
     number, unit = _split(text, what)
     factor = {"": 1, "k": KIBI, "ki": KIBI, "m": MEBI, "mi": MEBI}.get(unit.lower())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,12 @@ from hypothesis import strategies as st
 
 from inference_bench.accounting.allocation import EngineAllocation
 from inference_bench.accounting.allocation.vllm import VllmSettings, vllm_allocation
+from inference_bench.accounting.allocation.vllm_limits import vllm_limits
 from inference_bench.accounting.cache import STATE_FORMATS, CacheFormat, count_cache
 from inference_bench.errors import RequestError
 from inference_bench.facts.config import model_from_config
 from inference_bench.facts.formats import number_format
+from inference_bench.facts.hardware import hardware
 from inference_bench.facts.load import known_model
 from inference_bench.facts.mixers import LatentAttention
 from inference_bench.facts.models import ModelSpec
@@ -213,3 +216,30 @@ def test_the_pool_never_holds_less_than_the_logical_cache(name: str, context: in
     assert pool.first_token_blocks <= pool.steady_blocks
     longer = allocate(name, "bf16", context + 1, in_flight_tokens=in_flight)
     assert longer.num_bytes >= allocation.num_bytes
+
+
+@pytest.mark.parametrize(
+    ("machine", "limits"),
+    [
+        ("H100", (1024, 8192)),
+        ("H200", (1024, 8192)),
+        ("MI300X", (1024, 8192)),
+        ("A100 80GB", (256, 2048)),
+        ("A100 40GB", (256, 2048)),
+        ("L40S", (256, 2048)),
+        ("RTX 4090", (256, 2048)),
+    ],
+)
+def test_its_server_takes_larger_steps_on_large_cards_but_not_on_the_a100(
+    machine: str, limits: tuple[int, int]
+) -> None:
+    # vllm/engine/arg_utils.py, get_batch_defaults: device_memory >= 70 * GiB_bytes and "a100" not in device_name
+    assert vllm_limits(hardware(machine)) == limits
+
+
+def test_a_card_is_large_from_70_gib_on_and_a_memory_that_is_not_known_is_none() -> None:
+    card = replace(hardware("H100"), memory_bytes=70 * GIB)
+    assert vllm_limits(card).batched_tokens == 8192
+    assert vllm_limits(replace(card, memory_bytes=70 * GIB - 1)).batched_tokens == 2048
+    assert vllm_limits(replace(card, memory_bytes=None)).batched_tokens == 2048
+    assert vllm_limits(None).batched_tokens == VllmSettings().in_flight_tokens == 8192

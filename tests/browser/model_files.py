@@ -40,7 +40,11 @@ def tensors_of(config: dict[str, Any]) -> dict[str, list[int]]:
     """The tensors of such a model by their names, as checkpoints have them."""
     width, inner, words = config["hidden_size"], config["intermediate_size"], config["vocab_size"]
     queries, keys = (config[f"num_{kind}_heads"] * config["head_dim"] for kind in ("attention", "key_value"))
-    shapes = {"model.embed_tokens.weight": [words, width], "lm_head.weight": [words, width], "model.norm.weight": [width]}
+    shapes = {
+        "model.embed_tokens.weight": [words, width],
+        "lm_head.weight": [words, width],
+        "model.norm.weight": [width],
+    }
     for layer in range(config["num_hidden_layers"]):
         at = f"model.layers.{layer}."
         shapes |= {at + f"self_attn.{part}_proj.weight": [keys, width] for part in "kv"}

@@ -6,7 +6,6 @@ import json
 import re
 import shlex
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -200,7 +199,11 @@ def test_the_article_is_counted_anew_and_sorted_by_the_core(calculator: Calculat
     calculator.settled("article")
     calculator.page.locator("#answer-article th button[data-order=model]").first.click()
     step = wait_for(
-        lambda: (found := calculator.settled("article")) and calculator.asked("article")["fields"]["order"] == "model" and found,
+        lambda: (
+            (found := calculator.settled("article"))
+            and calculator.asked("article")["fields"]["order"] == "model"
+            and found
+        ),
         "the order is asked for",
     )
     assert step == in_cpython(calculator.asked("article"))

@@ -31,7 +31,7 @@ MISTAKE = re.compile(r"Traceback|mistake of this program|undefined|\[object|Erro
 
 
 def require_a_sentence(said: str) -> None:
-    assert 15 < len(said) < 700, said
+    assert 15 < len(said) < 900, said
     assert not MISTAKE.search(said), said
 
 
@@ -119,18 +119,21 @@ def test_a_paste_that_is_no_config_is_said_at_its_field_and_the_last_answer_stay
     assert calculator.answer_text() == before
     assert time.monotonic() - started < QUICK_S
     assert "error" not in calculator.type("config", "")
+    calculator.open(EXAMPLE).settled()
     assert calculator.answer_text() == before
 
 
-def test_the_name_of_a_hostile_model_stays_a_text(calculator: Calculator) -> None:
-    step = calculator.type("config", json.dumps({**REFERENCE_CONFIG, "_name_or_path": EVIL}))
+def test_the_name_of_a_hostile_model_stays_a_text(calculator: Calculator, tmp_path: Path) -> None:
+    name = EVIL.replace("/", "")
+    step = calculator.drop(write_gguf(tmp_path / f"{name}.gguf"))
     assert "error" not in step
-    assert EVIL in calculator.page.locator("#answer-fit").inner_text()
+    assert calculator.answer_text().count(name) >= 1
+    assert name in calculator.status()
+    assert calculator.text("#view-fit .drop .file output") == f"{name}.gguf"
+    calculator.page.locator("nav [data-view=roofline]").click()
+    assert "error" not in calculator.settled("roofline")
+    assert name in calculator.answer_text("roofline")
     assert calculator.page.locator("img").count() == 0
-    for view in ("roofline",):
-        calculator.page.locator(f"nav [data-view={view}]").click()
-        calculator.settled(view)
-        assert calculator.page.locator("img").count() == 0
 
 
 @pytest.mark.parametrize(
@@ -180,8 +183,10 @@ def test_an_address_that_says_nothing_sensible_is_the_example(calculator: Calcul
 def same_but_for_paths(step: dict[str, Any], fields: dict[str, str], path: Path) -> bool:
     """Whether the core in CPython says the same of the file, but for the folder that it lies in."""
     here = in_cpython({"view": "fit", "fields": fields, "file": str(path), "width": "wide"})
-    texts = [re.sub(r"/dropped/\d+|" + re.escape(str(path.parent)), "", json.dumps(each)) for each in (step, here)]
-    return texts[0] == texts[1]
+    there, here_too = (
+        re.sub(rf"/dropped/\d+|{re.escape(str(path.parent))}", "", json.dumps(each)) for each in (step, here)
+    )
+    return there == here_too
 
 
 def test_a_dropped_gguf_file_is_read_by_its_header(calculator: Calculator, tmp_path: Path) -> None:
@@ -196,10 +201,12 @@ def test_a_dropped_gguf_file_is_read_by_its_header(calculator: Calculator, tmp_p
 
 
 def test_safetensors_dropped_with_their_config_are_read_together(calculator: Calculator, tmp_path: Path) -> None:
-    num_bytes, paths = write_checkpoint(tmp_path, SMALL)
+    folder = tmp_path / "dropped-model"
+    folder.mkdir()
+    num_bytes, paths = write_checkpoint(folder, SMALL)
     step = calculator.drop(*paths)
-    assert step["answer"]["weights"]["bytes_total" if "bytes_total" in step["answer"]["weights"] else "bytes"] == num_bytes
-    assert same_but_for_paths(step, calculator.values(), tmp_path / "model.safetensors") or True
+    assert step["answer"]["weights"]["bytes"] == num_bytes
+    assert same_but_for_paths(step, calculator.values(), folder)
 
 
 def test_all_files_of_a_sharded_model_are_read_together(calculator: Calculator, tmp_path: Path) -> None:
@@ -366,9 +373,7 @@ def test_a_browser_without_modules_keeps_the_first_answer_and_is_told_what_to_do
     assert not re.search(r"=>|`|\bconst\b|\blet\b|\?\.|\bimport\b", text), "words that old browsers do not know"
 
 
-@pytest.mark.parametrize(
-    "missing", ["worker.js", "core.zip", "pyodide.mjs", "pyodide.asm.wasm", "python_stdlib.zip"]
-)
+@pytest.mark.parametrize("missing", ["worker.js", "core.zip", "pyodide.mjs", "pyodide.asm.wasm", "python_stdlib.zip"])
 def test_what_cannot_be_loaded_is_said_the_first_answer_stays_and_a_new_start_works(
     fresh: Callable[..., Calculator], missing: str
 ) -> None:
@@ -401,11 +406,12 @@ def test_without_the_chart_library_answers_still_come_with_their_tables(fresh: C
 
 
 def test_a_core_that_hangs_can_be_started_again_and_goes_on_where_it_was(fresh: Callable[..., Calculator]) -> None:
-    shown = fresh(minds=False)
+    shown = fresh()
+    shown.page.add_init_script(
+        "const later = setTimeout; window.setTimeout = (what, ms, ...more) => later(what, ms === 15000 ? 1000 : ms, ...more);"
+    )
     shown.page.goto(shown.address)
     shown.ready().settled()
-    session = shown.page.context.new_cdp_session(shown.page)
-    assert session is not None
     shown.page.evaluate("() => { Worker.prototype.postMessage = () => undefined; }")  # nothing reaches it any more
     shown.page.locator("#fit-context").fill("8k")
     said = wait_for(shown.trouble, "it is said that no answer comes", 40)
@@ -414,11 +420,13 @@ def test_a_core_that_hangs_can_be_started_again_and_goes_on_where_it_was(fresh: 
     assert shown.page.get_by_role("button", name="Start again").is_visible()
 
 
-def test_without_a_service_worker_and_in_a_frame_without_storage_it_still_answers(
-    fresh: Callable[..., Calculator],
-) -> None:
+@pytest.mark.parametrize(
+    "get",
+    ["() => undefined", "() => { throw new DOMException('not here', 'SecurityError'); }"],
+    ids=["none", "forbidden"],
+)
+def test_without_a_service_worker_it_still_answers(fresh: Callable[..., Calculator], get: str) -> None:
     shown = fresh()
-    shown.page.add_init_script("Object.defineProperty(navigator, 'serviceWorker', { value: undefined });")
-    shown.page.route("**/sw.js", lambda route: route.abort())
+    shown.page.add_init_script(f"Object.defineProperty(navigator, 'serviceWorker', {{ get: {get} }});")
     shown.page.goto(shown.address)
     assert "error" not in shown.ready().settled()

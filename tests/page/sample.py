@@ -75,7 +75,9 @@ class Markup(HTMLParser):
             attributes[kind]
             for tag, attributes in self.tags
             for kind in kinds
-            if kind in attributes and not (tag in {"a", "area"} and kind == "href") and not attributes[kind].startswith("#")
+            if kind in attributes
+            and not (tag in {"a", "area"} and kind == "href")
+            and not attributes[kind].startswith("#")
         ]
 
     def executable(self) -> list[str]:
@@ -84,7 +86,9 @@ class Markup(HTMLParser):
         for tag, attributes in self.tags:
             found += [f"{tag} {name}" for name in attributes if name.startswith("on") or name == "style"]
             found += [f"{tag} {text}" for text in attributes.values() if text.strip().lower().startswith("javascript:")]
-            if tag == "style" or (tag == "script" and "src" not in attributes and attributes.get("type") != "application/json"):
+            if tag == "style" or (
+                tag == "script" and "src" not in attributes and attributes.get("type") != "application/json"
+            ):
                 found.append(tag)
             if tag in {"iframe", "object", "embed", "base", "foreignobject"}:
                 found.append(tag)

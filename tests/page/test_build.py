@@ -119,7 +119,20 @@ def test_links_lead_into_the_page_to_its_files_or_to_published_sources(content: 
     views = {view.name for view in bridge.views()}
     for address in (tag["href"] for tag in markup.named("a")):
         inside = address.removeprefix("#").partition("?")[0]
-        assert inside in places | views if address.startswith("#") else address in content or address.startswith("https://")
+        assert (
+            inside in places | views
+            if address.startswith("#")
+            else address in content or address.startswith("https://")
+        )
+
+
+def test_every_name_in_the_document_is_given_once_and_what_refers_to_one_finds_it(index: str) -> None:
+    markup = Markup.of(index)
+    names = [attributes["id"] for _, attributes in markup.tags if "id" in attributes]
+    assert [name for name in set(names) if names.count(name) > 1] == []
+    kinds = ("for", "aria-describedby", "aria-labelledby", "list")
+    named = {name for _, attributes in markup.tags for kind in kinds for name in attributes.get(kind, "").split()}
+    assert named - set(names) == set()
 
 
 def test_own_scripts_and_styles_name_no_other_host(content: dict[str, bytes]) -> None:
@@ -135,7 +148,9 @@ def test_own_scripts_and_styles_name_no_other_host(content: dict[str, bytes]) ->
 
 
 def test_the_policy_allows_own_files_and_webassembly_and_nothing_else(index: str) -> None:
-    (policy,) = [tag["content"] for tag in Markup.of(index).named("meta") if tag.get("http-equiv") == "Content-Security-Policy"]
+    (policy,) = [
+        tag["content"] for tag in Markup.of(index).named("meta") if tag.get("http-equiv") == "Content-Security-Policy"
+    ]
     rules = {name: set(allowed) for name, *allowed in (rule.split() for rule in policy.split(";"))}
     assert rules["default-src"] == rules["base-uri"] == rules["form-action"] == {"'none'"}
     assert rules["script-src"] == {"'self'", "'wasm-unsafe-eval'"}
@@ -172,7 +187,7 @@ def test_what_the_document_loads_is_held_to_its_hash(content: dict[str, bytes], 
     markup = Markup.of(index)
     styles = [tag for tag in markup.named("link") if tag["rel"] == "stylesheet"]
     scripts = [tag for tag in markup.named("script") if "src" in tag]
-    assert (len(styles), len(scripts)) == (1, 1)
+    assert (len(styles), len(scripts)) == (1, 2)
     for tag in (*styles, *scripts):
         body = content[tag.get("src") or tag["href"]]
         assert tag["integrity"] == f"sha384-{base64.b64encode(hashlib.sha384(body).digest()).decode()}"
@@ -194,7 +209,7 @@ def test_the_first_paint_holds_the_figures_of_the_example(index: str) -> None:
 
 
 def test_the_first_paint_holds_its_charts_at_both_widths_and_names_them(index: str) -> None:
-    answer = index.partition('id="answer-fit"')[2].partition("</section>\n<section class=\"view\"")[0]
+    answer = index.partition('id="answer-fit"')[2].partition('</section>\n<section class="view"')[0]
     drawings = re.findall(r'data-chart="([\w-]+)"><svg [^>]*aria-label="([^"]+)"', answer)
     assert {place for place, _ in drawings} >= {"memory-wide", "memory-narrow", "context-wide", "context-narrow"}
     assert all(len(label) > 20 for _, label in drawings)
@@ -333,7 +348,9 @@ def test_the_core_in_the_browser_needs_only_the_standard_library(tmp_path: Path)
         archive.extractall(tmp_path / "core")
         names = archive.namelist()
     assert len(names) == len(set(names)) > 150
-    modules = [name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names if name.endswith(".py")]
+    modules = [
+        name.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for name in names if name.endswith(".py")
+    ]
     done = subprocess.run(
         [sys.executable, "-I", "-c", ONLY_STANDARD_LIBRARY, str(tmp_path / "core"), *modules],
         capture_output=True,

@@ -66,9 +66,7 @@ def address(folder: Path) -> Iterator[str]:
         yield where
 
 
-def ask(
-    address: str, path: str, method: str = "GET", **headers: str
-) -> tuple[int, http.client.HTTPMessage, bytes]:
+def ask(address: str, path: str, method: str = "GET", **headers: str) -> tuple[int, http.client.HTTPMessage, bytes]:
     """One request with its path as it is written, which a browser would tidy."""
     connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=10)
     try:

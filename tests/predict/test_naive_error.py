@@ -207,3 +207,12 @@ def test_every_example_is_in_the_table_and_shows_the_cause_it_stands_for(study: 
     assert Cause.SHAPE in causes["shapes"]
     assert Cause.SHAPE in causes["wider"]
     assert causes["cross"] == [Cause.CROSS]
+
+
+def test_a_small_card_takes_vllms_smaller_steps(study: NaiveStudy) -> None:
+    # 4 full and 16 sliding layers of 512, 2 heads of 256 in 16 bits: five groups of 4 layers, blocks of 4 · 32,768 bytes;
+    # 2048 + 4 · (ceil((511 + 2048) / 16) + 1) blocks to be admitted, 2048 + 4 · (512 / 16 + 1) to be kept
+    (case,) = [each for each in study.cards if each.model == "gemma-3n-E4B-it"]
+    assert case.machine == "RTX 4090"
+    blocks = case.free_bytes // 131_072
+    assert case.vllm == 1 + (blocks - (2048 + 4 * 161)) // (2048 + 4 * 33) == 33

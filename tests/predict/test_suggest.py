@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from inference_bench.facts.hardware import HardwareSpec, hardware, known_hardware
@@ -122,3 +124,19 @@ def test_a_name_with_spaces_is_quoted() -> None:
 
     odd = replace(answer, model=replace(answer.model, name="a b; rm -rf x"))
     assert "'a b; rm -rf x.gguf'" in (engine_commands(odd)[0].command or "")
+
+
+def test_suggestions_and_the_ranking_take_vllms_steps_from_each_machine() -> None:
+    model, request = load_model("gemma-3-27b"), FitRequest("int4-g128", None, 32_768, 1, "vllm")
+    needed = {
+        row.answer.machine.name: row.answer
+        for row in rank_machines(model, known_hardware(), request)
+        if row.answer.machine
+    }
+    small, large = needed["RTX 4090"], needed["H100 SXM5 80GB"]
+    # six groups of sliding layers hold 193 blocks of 1,310,720 bytes at 2,048 tokens in flight, 577 at 8,192
+    assert large.needed_bytes - small.needed_bytes == 6 * (577 - 193) * 1_310_720
+    assert (small.fits, large.fits) == (True, True)
+    for item in suggest(model, hardware("rtx-4090"), replace(request, weights="bf16", context_tokens=8192)):
+        assert item.answer.allocation is not None
+        assert item.answer.allocation.in_flight_tokens == 2048

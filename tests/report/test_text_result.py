@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from inference_bench.report.text import display_columns, verify_text
+from inference_bench.report.text import display_columns
+from inference_bench.report.text_result import verify_text
 from inference_bench.verify.result import VerifyResult
 from report.sample import bare_result, hostile_result, no_ceiling_result, sample_result, with_findings
 

@@ -77,7 +77,7 @@ def steps(request: Mapping[str, Any]) -> Iterator[Json]:
 def _with_own_anchors(name: str, step: Json) -> Json:
     """The sections of an answer named after their view: the page holds the answers of all views."""
     html = step.get("html")
-    return step if html is None else {**step, "html": html.replace('<section id="', f'<section id="{name}-')}
+    return step if html is None else {**step, "html": html.replace('<section id="', f'<section id="{name}-answer-')}
 
 
 class Steps:

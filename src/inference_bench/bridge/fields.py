@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
 
-from inference_bench.errors import RequestError
-from inference_bench.units import parse_bytes, parse_count, parse_seconds, parse_tokens
+from inference_bench.errors import QuantityError, RequestError
+from inference_bench.units import MEBI, parse_bytes, parse_count, parse_seconds, parse_tokens
 
 Json = dict[str, Any]
 Parsed = TypeVar("Parsed")
 MAX_FIELD_CHARS: Final = 4096
 MAX_CONFIG_CHARS: Final = 4_000_000
+MAX_TOKENS: Final = 1 << 40
 _MOST_NUMBER_CHARS: Final = 60
 
 
@@ -135,8 +136,16 @@ class Values:
         return self.text(name) or None
 
     def tokens(self, name: str) -> int:
-        """A length in tokens."""
-        return self._parsed(name, parse_tokens)
+        """A length in tokens.
+
+        Raises:  FieldError for one that is none, or longer than anything
+        """
+        found = self._parsed(name, parse_tokens)
+        if found > MAX_TOKENS:
+            raise FieldError(
+                name, f"{self.text(name)[:40]} tokens are more than can be counted; at most {MAX_TOKENS:,}"
+            )
+        return found
 
     def count(self, name: str) -> int:
         """A whole number."""
@@ -148,7 +157,7 @@ class Values:
 
     def optional_bytes(self, name: str) -> int | None:
         """An amount of memory; None where nothing was said."""
-        return self._parsed(name, parse_bytes) if self.text(name) else None
+        return self._parsed(name, memory_bytes) if self.text(name) else None
 
     def optional_tokens(self, name: str) -> int | None:
         """A length in tokens; None where nothing was said."""
@@ -188,6 +197,16 @@ def at_what_is_said(fields: Mapping[str, str]) -> Iterator[None]:
     except RequestError as error:
         message = str(error)
         raise FieldError(next((fields[words] for words in fields if words in message), None), message) from None
+
+
+def memory_bytes(text: str, what: str) -> int:
+    """An amount of memory with its unit: a few bytes without one are a unit forgotten.
+
+    Raises:  QuantityError
+    """
+    if text.isdecimal() and 0 < int(text) < MEBI:
+        raise QuantityError(f"{what} {text!r} has no unit; write for example 24GB or 24GiB")
+    return parse_bytes(text, what)
 
 
 @contextmanager

@@ -25,10 +25,10 @@ from inference_bench.bridge.subject import (
     has_own_peak,
     machine_of,
     model_of,
+    served_as,
 )
 from inference_bench.charts.context import context_chart
 from inference_bench.charts.memory import memory_chart
-from inference_bench.facts.load import known_hub_id
 from inference_bench.predict.context_curve import context_curve
 from inference_bench.predict.engine_choice import choose_engine
 from inference_bench.predict.engine_command import engine_commands
@@ -148,7 +148,7 @@ def _whole(
     width: Width,
 ) -> Json:
     shown = suggestions[0].answer if suggestions else answer
-    commands = engine_commands(shown, known_hub_id(values.text("model"))) if answer.machine else ()
+    commands = engine_commands(shown, served_as(values)) if answer.machine else ()
     html = fit_html(
         answer,
         commands,

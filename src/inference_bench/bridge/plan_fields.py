@@ -43,7 +43,7 @@ _OBJECTIVES: Final = Group(
         Field(
             "judged_by",
             "held against",
-            "step",
+            "full_load",
             option="--judged-by",
             implied="step",
             options=(("step", "decode steps alone"), ("full_load", "the pace with prompts in between")),

@@ -7,7 +7,7 @@ Read next by: bridge.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inference_bench.accounting.weights import WeightCount
@@ -91,7 +91,9 @@ def _answer(values: Values, width: Width) -> Iterator[Json]:
         ),
     }
     curve = curve_table(result)
-    html = roofline_html(result, drawings=chart_slots(charts), notes=compute_note(values, machine, weights))
+    html = roofline_html(
+        result, drawings=chart_slots(charts), notes=(*compute_note(values, machine, weights), *_beside_note(others))
+    )
     yield {
         "answer": roofline_json(result),
         "status": roofline_status(result),
@@ -132,6 +134,12 @@ def _asked(values: Values) -> FitRequest:
         context_tokens=values.tokens("context"),
         devices=values.count("devices"),
     )
+
+
+def _beside_note(others: Sequence[RooflineTable]) -> tuple[str, ...]:
+    """That only the chart knows of the machines beside."""
+    names = ", ".join(each.machine for each in others)
+    return (f"drawn beside in the chart alone, not in the tables or the command: {names}",) if others else ()
 
 
 def _others(values: Values) -> list[HardwareSpec]:

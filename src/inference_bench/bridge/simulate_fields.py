@@ -155,10 +155,10 @@ def _of_a_model(group: Group) -> Group:
 
 
 GROUPS: Final = (
-    TIMES_GROUP,
-    *map(_of_a_model, (MODEL_GROUP, OWN_MODEL_GROUP, MACHINE_GROUP)),
     ASKED_GROUP,
     POLICIES_GROUP,
+    TIMES_GROUP,
+    *map(_of_a_model, (MODEL_GROUP, OWN_MODEL_GROUP, MACHINE_GROUP)),
     LIMITS_GROUP,
 )
 

@@ -18,14 +18,15 @@ from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.accounting.weights import WeightCount
-from inference_bench.bridge.fields import Field, FieldError, Group, Values, at
+from inference_bench.bridge.fields import Field, FieldError, Group, Values, at, memory_bytes
+from inference_bench.errors import RequestError
 from inference_bench.facts.fields import parse_json_object
 from inference_bench.facts.hardware import KNOWN_PEAKS, HardwareSpec, hardware, hardware_from_description
-from inference_bench.facts.load import known_loaded_model, load_model
-from inference_bench.facts.model_files import model_of_config
+from inference_bench.facts.load import known_hub_id, known_loaded_model, load_model
+from inference_bench.facts.model_files import model_of_config, servable_path
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
-from inference_bench.units import parse_bytes, parse_rate
+from inference_bench.units import parse_rate
 
 DEFAULT_MODEL: Final = "Qwen3-8B"
 DEFAULT_MACHINE: Final = "B200"
@@ -77,8 +78,7 @@ def model_of(values: Values) -> LoadedModel:
     Raises:  FieldError
     """
     if values.file is not None:
-        with at("file"):
-            return load_model(values.file)
+        return _dropped_model(values.file)
     pasted = values.text("config")
     if pasted:
         with at("config"):
@@ -88,6 +88,14 @@ def model_of(values: Values) -> LoadedModel:
         raise FieldError("model", "name a model, paste its config.json, or drop a GGUF or safetensors file")
     with at("model"):
         return _known(name)
+
+
+def _dropped_model(path: str) -> LoadedModel:
+    """The model in a file, whose name is said without the place where this program keeps it."""
+    try:
+        return load_model(path)
+    except RequestError as error:
+        raise FieldError("file", str(error).replace(f"{Path(path).parent}/", "")) from None
 
 
 @lru_cache(maxsize=8)
@@ -126,7 +134,7 @@ def _own_machine(values: Values) -> HardwareSpec:
             )
         with at(name):
             if text:
-                parse_bytes(text, name) if unit == "B" else parse_rate(text, unit, name)
+                memory_bytes(text, name) if unit == "B" else parse_rate(text, unit, name)
     with at("on"):
         return hardware_from_description(_description(values), MACHINE_FILE)
 
@@ -193,6 +201,13 @@ def model_argument(values: Values) -> str:
     if values.file is not None:
         return Path(values.file).name
     return PASTED if values.text("config") else values.text("model")
+
+
+def served_as(values: Values) -> str | None:
+    """What an engine would look the model up by; None for a name without a published id."""
+    if values.file is not None or values.text("config"):
+        return servable_path(model_argument(values))
+    return known_hub_id(values.text("model"))
 
 
 def machine_argument(values: Values) -> str | None:

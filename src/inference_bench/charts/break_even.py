@@ -119,11 +119,11 @@ def _asked_rows(curve: CostCurve, panel: Panel) -> Iterator[Row]:
 
 def _break_even_rows(curve: CostCurve, panel: Panel) -> Iterator[Row]:
     for found in curve.break_evens:
-        if found.is_reached and found.requests_per_day is not None and found.usd_per_day is not None:
+        if found.requests_per_day is not None and found.usd_per_day is not None:
             yield {
                 **panel.place(found.requests_per_day, found.usd_per_day),
                 "requests_per_day": found.requests_per_day,
-                "said": f"{found.machine} breaks even with {found.hosted} at {_requests(found.requests_per_day)}",
+                "said": f"{found.machine.name} breaks even with {found.hosted.name} at {_requests(found.requests_per_day)}",
             }
 
 
@@ -171,9 +171,14 @@ def _asked_words(curve: CostCurve) -> Iterator[str]:
 
 
 def _met_words(found: BreakEven) -> str:
-    pair = f"{found.machine} and {found.hosted}"
-    if found.requests_per_day is None:
+    pair, first, last = (
+        f"{found.machine.name} and {found.hosted.name}",
+        found.requests_per_day,
+        found.for_good_requests_per_day,
+    )
+    if found.replica_buys_per_day is None:
         return f"{pair} never break even: a request costs more power than it is sold for."
-    if not found.is_reached:
-        return f"{pair} never break even: {_requests(found.requests_per_day)} are more than a replica carries."
-    return f"{pair} break even at {_requests(found.requests_per_day)}."
+    if first is None:
+        return f"{pair} never break even: {_requests(found.replica_buys_per_day)} are more than a replica carries."
+    good = "" if last is None or last == first else f"; from {_requests(last)} on the machines always cost less"
+    return f"{pair} break even at {_requests(first)}{good}."

@@ -44,6 +44,8 @@ _PANEL: Final[Spec] = {"field": "panel", "type": "nominal"}
 _NUM_MOMENTS: Final = 40
 _STRIP: Final[Spec] = {"type": "rect", "color": LIGHT["paper"], "opacity": 0}
 _NAMES: Final = ("TTFT", "TPOT", "E2E")
+_ANSWERING: Final = "answering"
+_NO_TOKEN: Final = "no token yet"
 _CDF_POINTS: Final = 150
 _CDF_LOG_RATIO: Final = 10
 _QUANTILES: Final = tuple(rank / 50 for rank in range(1, 50))
@@ -54,48 +56,75 @@ _NAMED_QUANTILES: Final = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))
 
 
 def timeline_chart(outcome: Outcome, setup: ServerSetup, width_px: int = WIDE_PX, num_servers: int = 1) -> Spec | None:
-    """Requests that wait and run, and the memory of the cache beside its budget, over the time of a run.
+    """Requests that have begun to answer and those without a token, and the cache beside its budget, over the time of a run.
 
-    Where: several servers are added up
+    Where: a request without a token waits in the queue or has its prompt read; several servers are added up; who fails is left
+           out
     Unit:  seconds; requests; bytes
     """
     seen = outcome.timeline
     if len(seen.time_s) < 2:
         return None
-    colours = {"running": LIGHT["decode"], "waiting": LIGHT["prefill"], "cache": LIGHT["c1"]}
+    present = _Present.of(outcome)
+    colours = {_ANSWERING: LIGHT["decode"], _NO_TOKEN: LIGHT["prefill"], "cache": LIGHT["c1"]}
     frame, (colour,) = place_legends(
         empty_frame(width_px),
         nominal("series", list(colours), list(colours.values()), symbolType="stroke", symbolSize=300),
     )
     budget = setup.memory.budget_bytes * num_servers
-    requests = Scale.from_zero((*seen.running, *seen.waiting))
+    requests = Scale.from_zero((*present.answering, *present.no_token))
     memory = Scale.from_zero((*seen.used_bytes, budget))
     above, below = stacked(
         frame,
-        [Shown("requests that run and wait", requests, number_tick), Shown("cache in use", memory, bytes_tick)],
+        [
+            Shown("requests with and without a first token", requests, number_tick),
+            Shown("cache in use", memory, bytes_tick),
+        ],
         Scale.from_zero(seen.time_s),
         "time since the workload began",
         seconds_tick,
     )
     rows = [
-        *_steps(above, "running", seen.time_s, seen.running),
-        *_steps(above, "waiting", seen.time_s, seen.waiting),
+        *_steps(above, _ANSWERING, seen.time_s, present.answering),
+        *_steps(above, _NO_TOKEN, seen.time_s, present.no_token),
         *_steps(below, "cache", seen.time_s, seen.used_bytes),
     ]
     order: Spec = {"field": "order", "type": "quantitative"}
     return panels_chart(
         frame,
-        _timeline_words(outcome, budget),
+        _timeline_words(outcome, present, budget),
         [above, below],
         [
             layer({"type": "line", "strokeWidth": 1.25, "interpolate": "step-after"}, rows, color=colour, order=order),
             *limit_layers(below, budget, f"budget {bytes_tick(budget)}"),
-            spoken(_STRIP, list(_moments(outcome, above, below)), x2={"field": "x2"}, y2={"field": "y2"}),
+            spoken(_STRIP, list(_moments(outcome, present, above, below)), x2={"field": "x2"}, y2={"field": "y2"}),
         ],
     )
 
 
-def _moments(outcome: Outcome, above: Panel, below: Panel) -> Iterator[Row]:
+@dataclass(frozen=True, slots=True)
+class _Present:
+    """Requests that are there at each moment of a timeline: those that have begun to answer, and those without a token."""
+
+    answering: Sequence[int]
+    no_token: Sequence[int]
+
+    @classmethod
+    def of(cls, outcome: Outcome) -> _Present:
+        """Counted from when each came, and its first and its last token: the same under every policy."""
+        failed = frozenset(outcome.failed)
+        kept = [index for index in range(len(outcome.arrival_s)) if index not in failed]
+        came, first, last = (
+            sorted(column[index] for index in kept)
+            for column in (outcome.arrival_s, outcome.first_token_s, outcome.last_token_s)
+        )
+        counts = [
+            tuple(bisect_right(each, time_s) for each in (came, first, last)) for time_s in outcome.timeline.time_s
+        ]
+        return cls([begun - done for _, begun, done in counts], [here - begun for here, begun, _ in counts])
+
+
+def _moments(outcome: Outcome, present: _Present, above: Panel, below: Panel) -> Iterator[Row]:
     """Upright strips over both panels that cannot be seen, each of which says what the server did in its middle."""
     seen, scale = outcome.timeline, above.x
     width = max(seen.time_s) / _NUM_MOMENTS
@@ -105,8 +134,8 @@ def _moments(outcome: Outcome, above: Panel, below: Panel) -> Iterator[Row]:
         start, end = above.at_x(index * width), above.at_x(min((index + 1) * width, scale.high))
         yield {
             **rule(start, above.top, end, below.bottom),
-            "said": f"at {format_seconds(middle)}: {format_count(seen.running[at])} run, {format_count(seen.waiting[at])} "
-            f"wait, cache {format_bytes(seen.used_bytes[at])}",
+            "said": f"at {format_seconds(middle)}: {format_count(present.answering[at])} answer, "
+            f"{format_count(present.no_token[at])} have no token yet, cache {format_bytes(seen.used_bytes[at])}",
         }
 
 
@@ -115,10 +144,10 @@ def _steps(panel: Panel, name: str, times_s: Sequence[float], values: Sequence[f
         yield {**panel.place(time_s, value), "series": name, "order": order}
 
 
-def _timeline_words(outcome: Outcome, budget: int) -> str:
+def _timeline_words(outcome: Outcome, present: _Present, budget: int) -> str:
     return (
-        f"{outcome.policy}: up to {format_count(max(outcome.timeline.running))} requests run and up to "
-        f"{format_count(max(outcome.timeline.waiting))} wait; the cache takes up to {format_bytes(outcome.peak_bytes)} of "
+        f"{outcome.policy}: up to {format_count(max(present.answering))} requests have begun to answer and up to "
+        f"{format_count(max(present.no_token))} wait for their first token, queued or read; the cache takes up to {format_bytes(outcome.peak_bytes)} of "
         f"{format_bytes(budget)}; {format_count(outcome.num_preemptions)} preemptions."
     )
 

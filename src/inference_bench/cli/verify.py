@@ -14,7 +14,7 @@ from inference_bench.errors import RequestError
 from inference_bench.measure.here import remember_probe
 from inference_bench.measure.target import ApiKey
 from inference_bench.report.json_result import verify_json
-from inference_bench.report.text import verify_text
+from inference_bench.report.text_result import verify_text
 from inference_bench.report.verify_html import verify_html
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.verify.flow import verify_server

@@ -44,6 +44,16 @@ def load_model_path(path: Path) -> LoadedModel:
     return model_of_config(parse_json_object(read_text(path), path.name), name, Source(path.name, "read now"))
 
 
+def servable_path(text: str) -> str:
+    """What an engine is given to serve a path: the folder of a config.json, everything else as it is.
+
+    >>> servable_path("models/qwen/config.json"), servable_path("config.json"), servable_path("model.gguf")
+    ('models/qwen', '.', 'model.gguf')
+    """
+    path = Path(text)
+    return str(path.parent) if path.name == CONFIG_NAME else text
+
+
 def model_of_config(
     config: Mapping[str, Any],
     name: str,

@@ -90,7 +90,7 @@ def document(
 <p id="status" class="quiet" role="status">{say(_ABOUT)}</p>
 <p id="trouble" class="trouble" role="alert" hidden></p>
 <noscript><p class="trouble">{say(_NO_SCRIPT)}</p></noscript>
-<main id="main" tabindex="-1">
+<main id="main">
 {sections}
 </main>
 <footer class="quiet"><p>{say(_ABOUT)} Where a figure comes from is written beside it:</p>{origins()}
@@ -111,7 +111,13 @@ def _page_data(views: tuple[View, ...]) -> Json:
     """What the scripts need to know; no figure."""
     return {
         "views": {
-            view.name: {"title": view.title, "defaults": view.defaults, "live": view.is_live, "command": view.command}
+            view.name: {
+                "title": view.title,
+                "defaults": view.defaults,
+                "live": view.is_live,
+                "command": view.command,
+                "run": view.run_label,
+            }
             for view in views
         },
         "palette": {role: list(colours) for role, colours in PALETTE.items()},
@@ -129,7 +135,7 @@ def _view(view: View, draw: Callable[[Spec], str] | None, *, is_first: bool) -> 
 {form(view)}
 <div class="side">
 {_tools(view)}
-<div class="answer" id="answer-{name}">{_first_answer(view, draw)}</div>
+<div class="answer" id="answer-{name}" tabindex="-1">{_first_answer(view, draw)}</div>
 </div>
 </div>
 </section>"""
@@ -138,7 +144,8 @@ def _view(view: View, draw: Callable[[Spec], str] | None, *, is_first: bool) -> 
 def _tools(view: View) -> str:
     """What can be taken along; the scripts bring it to life."""
     command = (
-        '<details class="same"><summary>The same on the command line</summary><pre><code></code></pre></details>'
+        '<details class="same"><summary>The same on the command line</summary><pre><code></code></pre>'
+        '<button type="button" data-take="command" disabled>Copy command</button></details>'
         if view.command
         else ""
     )

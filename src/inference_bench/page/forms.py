@@ -9,6 +9,7 @@ Read next by: document.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from inference_bench.accounting.weight_plan import known_schemes
 from inference_bench.bridge.fields import Field, Group, View
@@ -18,6 +19,9 @@ from inference_bench.facts.formats import known_formats
 from inference_bench.facts.hardware import KNOWN_PEAKS, known_hardware
 from inference_bench.facts.load import known_models
 from inference_bench.report.html_pieces import say
+
+_SHORT_HINT_CHARS: Final = 45
+_SHORT_LISTS: Final = frozenset({"weight-formats", "cache-formats", "peaks"})
 
 
 def form(view: View) -> str:
@@ -46,7 +50,7 @@ def _drop(view: View) -> str:
     """Where a model file is dropped or chosen; it is read here and goes nowhere."""
     name = f"file-{view.name}"
     return (
-        '<div class="field drop" data-field="file">'
+        '<div class="field drop wide" data-field="file">'
         f'<label for="{name}">or a GGUF or safetensors file</label>'
         f'<input type="file" id="{name}" multiple aria-describedby="{name}-hint {name}-wrong" '
         'accept=".gguf,.safetensors,.json">'
@@ -64,9 +68,16 @@ def _input(view: View, each: Field) -> str:
     described = " ".join(filter(None, (f"{name}-hint" if each.hint else "", f"{name}-wrong")))
     control = _control(each, f'id="{name}" name="{each.name}" aria-describedby="{described}"')
     return (
-        f'<div class="field" data-field="{each.name}"{when}><label for="{name}">{say(each.label)}</label>'
+        f'<div class="field{_width(each)}" data-field="{each.name}"{when}><label for="{name}">{say(each.label)}</label>'
         f'{control}{_slider(view, each)}{hint}<p class="wrong" id="{name}-wrong"></p></div>'
     )
+
+
+def _width(each: Field) -> str:
+    """Numbers take half a line, names and texts a whole one."""
+    is_plain = each.listed in _SHORT_LISTS or not (each.listed or each.options or each.is_text_area or each.power)
+    is_short = is_plain and len(each.hint) <= _SHORT_HINT_CHARS
+    return "" if is_short else " wide"
 
 
 def _control(each: Field, attributes: str) -> str:

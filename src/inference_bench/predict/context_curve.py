@@ -8,7 +8,6 @@ Read next by: charts.context.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,9 +25,9 @@ from inference_bench.predict.fit import (
     cache_format,
     loaded_weights,
 )
-from inference_bench.predict.placement import Placer, Split
+from inference_bench.predict.placement import Placer, Split, one_device
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.roofline import Roof, bound, roof
+from inference_bench.roofline import Roof, bound_step, roof
 from inference_bench.units import MEBI
 
 _FIRST_CONTEXT: Final = 1024
@@ -101,8 +100,8 @@ def context_curve(
     request = request or FitRequest()
     weights, fmt = weights or loaded_weights(model, request.weights), cache_format(request.cache)
     asked = _asked_context(model.spec, request)
-    share = _device(model, weights, fmt, request, asked)
     served = ServedModel(model.spec, weights, fmt, expert_correlation=request.expert_correlation)
+    share = _device(model, served, request, asked)
     ceiling = roof(machine, weights.linear_format, request.compute_format) if machine else None
     longest = model.spec.max_position_embeddings
     return ContextCurve(
@@ -112,7 +111,7 @@ def context_curve(
         sequences=request.sequences,
         context_tokens=asked,
         longest_tokens=longest,
-        points=tuple(_point(share, served, ceiling, context, request) for context in _contexts(longest, asked)),
+        points=tuple(_point(share, ceiling, context, request) for context in _contexts(longest, asked)),
         weight_bytes=share.weight_bytes,
         overhead_bytes=DEFAULT_OVERHEAD_BYTES if request.overhead_bytes is None else request.overhead_bytes,
         memory_bytes=machine.memory_bytes if machine else None,
@@ -139,7 +138,7 @@ def _contexts(longest: int | None, asked: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class _Device:
-    """The part of the model that one device holds the cache of, and its share of a step's work.
+    """The part of the model that one device holds the cache of, and what it does of a step.
 
     Unit:  bytes
     """
@@ -149,7 +148,7 @@ class _Device:
     fmt: CacheFormat
     states: StateFormat
     weight_bytes: int
-    step_share: float
+    served: ServedModel
 
     def cache_bytes(self, context: int, sequences: int) -> tuple[int, int | None]:
         """The true cache of the part, and that of the usual formula, of which it has the same share.
@@ -165,21 +164,20 @@ class _Device:
         return held, round(held / whole.total_bytes * whole.naive_bytes)
 
 
-def _device(model: LoadedModel, weights: WeightCount, fmt: CacheFormat, request: FitRequest, context: int) -> _Device:
+def _device(model: LoadedModel, served: ServedModel, request: FitRequest, context: int) -> _Device:
     """The fullest device, as fit places the model at the context asked for."""
-    spec, states = model.spec, STATE_FORMATS.get(request.engine, LOGICAL_STATE)
+    spec, weights, fmt = model.spec, served.weights, served.cache_format
+    states = STATE_FORMATS.get(request.engine, LOGICAL_STATE)
     if request.devices == 1:
-        return _Device(spec, spec, fmt, states, weights.total, 1.0)
+        return _Device(spec, spec, fmt, states, weights.total, served)
     placer = Placer(model, weights, request.weights, fmt, NO_ENGINE, request.devices, request.split)
     if request.split is Split.PIPELINE:
-        return _stage(placer, states, context, request.sequences)
-    from inference_bench.accounting.parallel import rank_model
-
-    placed = placer.place(context, request.sequences)
-    return _Device(spec, rank_model(spec, request.devices), fmt, states, placed.weight_bytes, placed.step_share)
+        return _stage(placer, served, states, context, request.sequences)
+    placed, rank = placer.place(context, request.sequences), one_device(served, request.devices, request.split)
+    return _Device(spec, rank.model, fmt, states, placed.weight_bytes, rank)
 
 
-def _stage(placer: Placer, states: StateFormat, context: int, sequences: int) -> _Device:
+def _stage(placer: Placer, served: ServedModel, states: StateFormat, context: int, sequences: int) -> _Device:
     """The fullest stage of a pipeline: its layers as a model of their own; a step runs through all stages."""
     from inference_bench.accounting.layer_split import layer_caches, pipeline_stages
 
@@ -187,17 +185,14 @@ def _stage(placer: Placer, states: StateFormat, context: int, sequences: int) ->
     caches = layer_caches(spec, lambda one: count_cache(one, placer.fmt, context, sequences, states).total_bytes)
     fullest = max(pipeline_stages(placer.layer_weights(), caches, placer.devices), key=lambda stage: stage.total)
     part = replace(spec, layers=tuple(spec.layers[index] for index in fullest.layers))
-    return _Device(spec, part, placer.fmt, states, fullest.weight_bytes, 1.0)
+    return _Device(spec, part, placer.fmt, states, fullest.weight_bytes, served)
 
 
-def _point(
-    device: _Device, served: ServedModel, ceiling: Roof | None, context: int, request: FitRequest
-) -> ContextPoint:
+def _point(device: _Device, ceiling: Roof | None, context: int, request: FitRequest) -> ContextPoint:
     held, usual = device.cache_bytes(context, request.sequences)
     rate = None
     if ceiling is not None:
-        work = served.work(decode_batch(context, request.sequences))
-        flops, num_bytes = math.ceil(work.flops * device.step_share), math.ceil(work.num_bytes * device.step_share)
-        seconds = bound("decode", flops, num_bytes, ceiling).seconds
+        work = device.served.work(decode_batch(context, request.sequences))
+        seconds = bound_step("decode", work, ceiling).seconds
         rate = 1 / seconds if seconds else None
     return ContextPoint(context, held, usual, rate)

@@ -3,7 +3,7 @@
 In:   Plans of one scenario, each on a machine with a price
 Out:  CostCurve: lines of USD a day over requests a day, and where they meet
 Leaves out: which volume comes (the scenario's); idle power of owned machines
-Read next by: charts.break_even.
+Read next by: charts.break_even, report.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ class ReplicaPrice:
     demand: Demand
     fixed_usd_per_hour: float
     busy_usd_per_hour: float = 0.0
+    is_owned: bool = False
 
     @property
     def replica_requests_per_day(self) -> float:
@@ -75,6 +76,7 @@ class HostedPrice:
 
     name: str
     usd_per_request: float
+    is_cached: bool = False
 
     def usd_per_day(self, requests_per_day: float) -> float:
         """A day's cost: requests · USD a request."""
@@ -83,18 +85,44 @@ class HostedPrice:
 
 @dataclass(frozen=True, slots=True)
 class BreakEven:
-    """The volume from which replicas cost less than the hosted model.
+    """From which volume replicas cost less than the hosted model, as the peak and the target load let them be used.
 
-    Where:  is_reached tells whether a replica carries it; if it does not, more replicas do not either; requests_per_day is
-            None where a request costs more power than the hosted model asks for it
-    Unit:   requests a day, USD a day
+    Formula:  one replica pays from v = 24 · fixed USD/h / (hosted - busy USD a request), n of them from n · v, up to n times the
+              c that each carries: first from v, if v <= c; for good from m · v, m the least number for which m · c >= (m + 1) · v
+    Where:    replica_buys_per_day is v, None where a request costs no less power than the hosted model asks for it;
+              replica_carries_per_day is c; between c and m · v each further replica costs more than the hosted model until
+              enough comes
+    Unit:     requests a day
     """
 
-    machine: str
-    hosted: str
-    requests_per_day: float | None
-    usd_per_day: float | None
-    is_reached: bool
+    machine: ReplicaPrice
+    hosted: HostedPrice
+    replica_buys_per_day: float | None
+    replica_carries_per_day: float
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether replicas cost less at any volume; if one alone does not, more do not either."""
+        return self.requests_per_day is not None
+
+    @property
+    def requests_per_day(self) -> float | None:
+        """The first volume at which both cost the same; None where the hosted model costs less at every volume."""
+        buys = self.replica_buys_per_day
+        return None if buys is None or buys > self.replica_carries_per_day else buys
+
+    @property
+    def for_good_requests_per_day(self) -> float | None:
+        """The volume beyond which replicas always cost less; None where there is none."""
+        first, carries = self.requests_per_day, self.replica_carries_per_day
+        if first is None or first == carries:
+            return None
+        return max(1, math.ceil(round(first / (carries - first), 9))) * first
+
+    @property
+    def usd_per_day(self) -> float | None:
+        """What a day costs at the first volume."""
+        return None if self.requests_per_day is None else self.hosted.usd_per_day(self.requests_per_day)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +163,11 @@ def cost_curve(plans: Sequence[Plan]) -> CostCurve | None:
     machines = [price for plan in plans for price in _replica_prices(plan)]
     if not machines:
         return None
-    hosted = next((found for plan in plans if (found := _hosted_prices(plan))), ())
+    hosted = next((found for plan in plans if (found := hosted_prices(plan))), ())
     met = tuple(break_even(machine, price) for machine in machines for price in hosted)
     asked = plans[0].scenario.traffic.requests_per_day
     shown = [machine.replica_requests_per_day for machine in machines]
-    shown += [found.requests_per_day for found in met if found.requests_per_day is not None]
+    shown += [found.replica_buys_per_day for found in met if found.replica_buys_per_day is not None]
     shown += [] if asked is None else [asked]
     low, high = min(shown) / _ROOM, max(shown) * _ROOM
     return CostCurve(
@@ -156,19 +184,26 @@ def cost_curve(plans: Sequence[Plan]) -> CostCurve | None:
 
 
 def break_even(machine: ReplicaPrice, hosted: HostedPrice) -> BreakEven:
-    """Where one replica costs as much as the hosted model: from there on replicas cost less, if one of them gets so far.
+    """Where the staircase of replicas meets the line of the hosted model, if it does.
 
-    Formula:  24 · fixed USD/h / (hosted - busy USD a request), reached if one replica carries it
-    Where:    n replicas break even at n times the volume, of which each carries the same: more of them change nothing
     Unit:     requests a day
     """
-    volume = break_even_requests_per_day(
+    buys = break_even_requests_per_day(
         machine.fixed_usd_per_hour, hosted.usd_per_request - machine.busy_usd_per_request
     )
-    if volume is None:
-        return BreakEven(machine.name, hosted.name, None, None, False)
-    carried = machine.replica_requests_per_day
-    return BreakEven(machine.name, hosted.name, volume, hosted.usd_per_day(volume), volume <= carried)
+    return BreakEven(machine, hosted, buys, machine.replica_requests_per_day)
+
+
+def break_evens(plan: Plan) -> tuple[BreakEven, ...]:
+    """Every price of a plan's machine against every price of the hosted model: those that its curve shows."""
+    return tuple(break_even(machine, hosted) for machine in _replica_prices(plan) for hosted in hosted_prices(plan))
+
+
+def chosen_break_even(plan: Plan) -> BreakEven | None:
+    """The one that a plan is read by: rented where there is a price for it, with the prefix cached where it is here too."""
+    found = break_evens(plan)
+    cached = (each for each in found if each.hosted.is_cached and plan.load.prefix_cached)
+    return next(cached, found[0] if found else None)
 
 
 def _replica_prices(plan: Plan) -> Iterator[ReplicaPrice]:
@@ -185,17 +220,18 @@ def _replica_prices(plan: Plan) -> Iterator[ReplicaPrice]:
         yield ReplicaPrice(name if cost.owned is None else f"{name}, rented", demand, cost.rented.usd_per_hour)
     if cost.owned is not None:
         owned = cost.owned
-        yield ReplicaPrice(f"{name}, owned", demand, owned.depreciation_usd_per_hour, owned.energy_usd_per_hour)
+        yield ReplicaPrice(f"{name}, owned", demand, owned.depreciation_usd_per_hour, owned.energy_usd_per_hour, True)
 
 
-def _hosted_prices(plan: Plan) -> tuple[HostedPrice, ...]:
+def hosted_prices(plan: Plan) -> tuple[HostedPrice, ...]:
+    """The hosted model of a plan; once more with the prefix in its cache, where that costs less."""
     found = plan.cost.hosted if plan.cost else None
     if found is None:
         return ()
     plain = HostedPrice("hosted", found.usd_per_request)
     if found.usd_per_request_cached is None or found.usd_per_request_cached == found.usd_per_request:
         return (plain,)
-    return plain, HostedPrice("hosted, prefix cached", found.usd_per_request_cached)
+    return plain, HostedPrice("hosted, prefix cached", found.usd_per_request_cached, True)
 
 
 def _stairs(price: ReplicaPrice, asked: float | None, low: float, high: float) -> CostLine:

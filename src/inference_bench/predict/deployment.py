@@ -69,7 +69,8 @@ class Deployment:
         Raises:  RequestError where its memory or rate is not known
         """
         cost = scenario_cost(self.scenario, self.served, machine)
-        return replace(self, machine=machine, memory_bytes=_known_memory(machine), cost=cost)
+        placer = replace(self.placer, machine=machine)
+        return replace(self, machine=machine, memory_bytes=_known_memory(machine), placer=placer, cost=cost)
 
     @property
     def overhead_bytes(self) -> int:
@@ -233,7 +234,7 @@ def deploy(
         machine=machine,
         memory_bytes=memory,
         served=served,
-        placer=Placer(model, weights, scenario.weights, fmt, scenario.engine, scenario.devices),
+        placer=Placer(model, weights, scenario.weights, fmt, scenario.engine, scenario.devices, machine=machine),
         cost=cost or scenario_cost(scenario, served, machine),
         origin=Origin.BOUND if at_peak else Origin.PREDICTED,
     )

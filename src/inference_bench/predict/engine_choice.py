@@ -13,6 +13,7 @@ from inference_bench.errors import RequestError
 from inference_bench.predict.placement import ENGINES
 
 NO_ENGINE = "none"
+_TITLES = {"vllm": "vLLM", "sglang": "SGLang", "tensorrt-llm": "TensorRT-LLM"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,15 @@ def choose_engine(name: str) -> EngineChoice:
         others = ", ".join(other for other in known_families() if other not in ENGINES)
         raise RequestError(f"engine {name[:40]!r} is not known; known: {', '.join(ENGINES)}; for speeds alone {others}")
     return EngineChoice(family if family in ENGINES else NO_ENGINE, family)
+
+
+def engine_title(name: str) -> str:
+    """An engine's name as its makers write it.
+
+    >>> engine_title("vllm"), engine_title("llama.cpp")
+    ('vLLM', 'llama.cpp')
+    """
+    return _TITLES.get(name, name)
 
 
 def no_rule(family: str) -> str:

@@ -9,12 +9,12 @@ Read next by: fit.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.predict.latency import PLANNING_ASSUMPTION, Range, predict_seconds
-from inference_bench.roofline import Bound, Roof
+from inference_bench.roofline import Bound, LimitedBy, Roof
 
 if TYPE_CHECKING:
     from inference_bench.predict.efficiency import Expectation, OwnMeasurements, Question
@@ -92,6 +92,18 @@ def _expect(question: Question, own: OwnMeasurements | None) -> Expectation:
         return expect(question)
     setting = question.setting
     return expect(question, None, own.offsets(setting), own.calibration(setting, question.phase))
+
+
+def not_before_memory(found: ExpectedSpeeds, decode: Bound) -> ExpectedSpeeds:
+    """Decode no faster than one device can read: efficiencies also divide the norms and routers that every rank reads whole.
+
+    Unit:  seconds
+    """
+    least, expected, middle = decode.seconds, found.decode_s, found.decode_middle_s
+    if decode.limited_by is not LimitedBy.MEMORY or least is None or expected is None or middle is None:
+        return found
+    ends = Range(max(least, expected.low), max(least, expected.high))
+    return replace(found, decode_s=ends, decode_middle_s=max(least, middle))
 
 
 def below_bound(beside: Mapping[str, tuple[float | None, float | None]], machine: HardwareSpec) -> tuple[str, ...]:

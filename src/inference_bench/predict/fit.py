@@ -8,7 +8,6 @@ Read next by: report, cli.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
@@ -38,12 +37,13 @@ from inference_bench.predict.expected_speeds import (
     below_bound,
     engine_speeds,
     no_rates,
+    not_before_memory,
     planning_speeds,
 )
 from inference_bench.predict.latency import Range
-from inference_bench.predict.placement import Placement, Placer, Split
+from inference_bench.predict.placement import Placement, Placer, Split, one_device
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.roofline import Bound, LimitedBy, Roof, bound, roof
+from inference_bench.roofline import Bound, LimitedBy, Roof, bound_step, roof
 
 if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
+BEYOND_LIMIT: Final = "this model says it can attend"
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +149,7 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     context = _context(model.spec, request)
     if request.sequences < 1:
         raise RequestError(f"sequences is {request.sequences}; at least 1 is needed")
-    placer = Placer(model, weights, request.weights, fmt, request.engine, request.devices, request.split)
+    placer = Placer(model, weights, request.weights, fmt, request.engine, request.devices, request.split, machine)
     placement = placer.place(context, request.sequences)
     cache = count_cache(model.spec, fmt, context, request.sequences, STATE_FORMATS[request.engine])
     overhead = DEFAULT_OVERHEAD_BYTES if request.overhead_bytes is None else request.overhead_bytes
@@ -158,7 +159,7 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
     space = _Space(placer, request, overhead, memory)
     ceiling = roof(machine, weights.linear_format, request.compute_format) if machine else None
     served = ServedModel(model.spec, weights, fmt, expert_correlation=request.expert_correlation)
-    bounds = _bounds(served, ceiling, context, request, placement) if ceiling else None
+    bounds = _bounds(served, ceiling, context, request) if ceiling else None
     expected = _expected(served, machine, ceiling, bounds, context, request)
     fits = None if memory is None else needed <= memory
     return FitAnswer(
@@ -239,16 +240,11 @@ class _Space:
         return largest_that_fits(lambda count: count == 0 or self._fits(context, count), MAX_SEQUENCES)
 
 
-def _bounds(
-    served: ServedModel, ceiling: Roof, context: int, request: FitRequest, placement: Placement
-) -> tuple[Bound, Bound]:
+def _bounds(served: ServedModel, ceiling: Roof, context: int, request: FitRequest) -> tuple[Bound, Bound]:
     """Decode and prefill on what each device does of a step; what devices send one another only adds to it."""
-    works = {"decode": served.work(decode_batch(context, request.sequences)), "prefill": served.work(prompt(context))}
-    share = placement.step_share
-    decode, prefill = (
-        bound(name, math.ceil(work.flops * share), math.ceil(work.num_bytes * share), ceiling)
-        for name, work in works.items()
-    )
+    device = one_device(served, request.devices, request.split)
+    works = {"decode": device.work(decode_batch(context, request.sequences)), "prefill": device.work(prompt(context))}
+    decode, prefill = (bound_step(name, work, ceiling) for name, work in works.items())
     if ceiling.peak_flops_per_s is None:  # long prompts are limited by compute: memory alone would be no answer
         prefill = replace(prefill, seconds=None, limited_by=LimitedBy.UNKNOWN)
     return decode, prefill
@@ -274,6 +270,7 @@ def _expected(
     if found is None:
         return planning_speeds(*bounds, ceiling, no_rates(request.family, machine))
     decode, prefill = bounds
+    found = not_before_memory(found, decode)
     beside = {
         "decode": (found.decode_middle_s, decode.seconds),
         "prefill": (found.prefill_middle_s, prefill.seconds),
@@ -292,7 +289,8 @@ def _assumptions(
 ) -> tuple[str, ...]:
     """Everything the answer rests on that the request did not say: counts first, then speeds, then the model's own."""
     lines = [f"weights stored as {weights.format_name}, {weights.bits_per_weight:.4g} bits a weight, scales included"]
-    lines += [*weights.notes, *_defaults(request), *_memory_assumptions(model, cache, placement)]
+    lines += [*weights.notes, *_defaults(request)]
+    lines += _memory_assumptions(model, cache, placement, request.engine, machine)
     if request.engine == NO_ENGINE and request.family is not None:
         lines.append(no_rule(request.family))
     if request.compute_format is not None and request.family is not None:
@@ -311,12 +309,18 @@ def _defaults(request: FitRequest) -> list[str]:
     return [line for line, given in lines.items() if given is None]
 
 
-def _memory_assumptions(model: ModelSpec, cache: CacheCount, placement: Placement) -> list[str]:
+def _memory_assumptions(
+    model: ModelSpec, cache: CacheCount, placement: Placement, engine: str, machine: HardwareSpec | None
+) -> list[str]:
     lines, longest = [], model.max_position_embeddings
     if longest is not None and cache.context_tokens > longest:
-        lines.append(f"{cache.context_tokens} tokens are more than the {longest} this model says it can attend")
+        lines.append(f"{cache.context_tokens:,} tokens are more than the {longest:,} {BEYOND_LIMIT}")
     if cache.state_bytes:
         lines.append(f"recurrent states stored as: {cache.state_format}")
+    if engine == "vllm":
+        from inference_bench.accounting.allocation.vllm_limits import in_flight_words
+
+        lines += in_flight_words(model, machine)
     if placement.rule is not None:
         lines.append(f"{placement.devices} devices, {placement.split} split: {placement.rule}")
         lines.append("overhead is taken on each device; bounds leave out what devices send one another")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from inference_bench.accounting.cache import LOGICAL_STATE, STATE_FORMATS, CacheCount, count_cache
+from inference_bench.predict.engine_choice import engine_title
 from inference_bench.predict.fit import FitAnswer, cache_format
 from inference_bench.predict.placement import Split
 
@@ -100,7 +101,9 @@ def _cache_parts(answer: FitAnswer) -> tuple[MemoryPart, ...]:
         *(MemoryPart(PartKind.CACHE, name, num_bytes) for name, num_bytes in by_type.items()),
         MemoryPart(PartKind.STATE, "recurrent state", count.state_bytes),
         MemoryPart(PartKind.CROSS, "cross-attention", count.cross_attention_bytes),
-        MemoryPart(PartKind.ROUNDING, f"rounding of {allocation.engine}" if allocation else "rounding", rounding),
+        MemoryPart(
+            PartKind.ROUNDING, f"rounding of {engine_title(allocation.engine)}" if allocation else "rounding", rounding
+        ),
     )
 
 

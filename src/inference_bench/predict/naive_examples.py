@@ -171,14 +171,14 @@ def card_case(model_name: str, machine_name: str, context: int, fmt: CacheFormat
     """Sequences on one card beside the weights as the model is published.
 
     Formula:  floor((memory - weights - overhead) / bytes of a sequence); for vLLM whole blocks, one request being
-              admitted while the others hold what they keep
+              admitted while the others hold what they keep, with the tokens in flight that its server takes on the card
     """
     model, machine = known_loaded_model(model_name), hardware(machine_name)
     weights = count_loaded_weights(model, None)
     count = count_cache(model.spec, fmt, context)
     memory = machine.memory_bytes or 0
     free = memory - weights.total - DEFAULT_OVERHEAD_BYTES
-    vllm = _allocated(lambda: allocate(model.spec, fmt, context, 1, "vllm"))
+    vllm = _allocated(lambda: allocate(model.spec, fmt, context, 1, "vllm", machine))
     return CardCase(
         model=model.spec.name,
         machine=machine.name,

@@ -8,14 +8,16 @@ Read next by: fit.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.cache import STATE_FORMATS, CacheFormat, count_cache
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import RequestError
+from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel, ModelSpec
+from inference_bench.predict.step_cost import ServedModel
 
 if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
@@ -35,8 +37,7 @@ class Split(StrEnum):
 class Placement:
     """What the fullest device holds.
 
-    Where:  allocation is the engine's own layout of that device's cache, None without an engine; flops_share and the
-            byte shares are those of one device in one step: a pipeline's stages run in turn, so its step has the whole
+    Where:  allocation is the engine's own layout of that device's cache, None without an engine
     Unit:   bytes
     """
 
@@ -45,7 +46,6 @@ class Placement:
     weight_bytes: int
     cache_bytes: int
     allocation: EngineAllocation | None
-    step_share: float
     rule: str | None
 
     @property
@@ -54,9 +54,31 @@ class Placement:
         return self.weight_bytes + self.cache_bytes
 
 
-def allocate(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, engine: str) -> EngineAllocation | None:
+def one_device(served: ServedModel, devices: int, split: Split) -> ServedModel:
+    """What one device does of a step, as RankBound counts it: what ranks hold alike, each of them reads.
+
+    Where:   a pipeline's stages run in turn, so its step has the whole
+    Raises:  RequestError for a design that cannot be split so
+    """
+    if devices == 1 or split is Split.PIPELINE:
+        return served
+    from inference_bench.accounting.parallel import rank_model, rank_weights
+
+    weights = rank_weights(served.model, served.weights, devices)
+    return replace(served, model=rank_model(served.model, devices), weights=weights)
+
+
+def allocate(
+    model: ModelSpec,
+    fmt: CacheFormat,
+    context: int,
+    sequences: int,
+    engine: str,
+    machine: HardwareSpec | None = None,
+) -> EngineAllocation | None:
     """The cache as an engine lays it out; None for no engine, whose logical count has no rounding.
 
+    Where:   vLLM's tokens in flight are those its server takes on the machine
     Raises:  RequestError for an engine that is not known
     """
     if engine == "llama.cpp":
@@ -64,28 +86,22 @@ def allocate(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, e
 
         return llama_cpp_allocation(model, fmt, context * sequences, sequences)
     if engine == "vllm":
-        from inference_bench.accounting.allocation.vllm import vllm_allocation
+        from inference_bench.accounting.allocation.vllm import VllmSettings, vllm_allocation
+        from inference_bench.accounting.allocation.vllm_limits import vllm_limits
 
-        return vllm_allocation(model, fmt, context, sequences)
+        settings = VllmSettings(in_flight_tokens=vllm_limits(machine).batched_tokens)
+        return vllm_allocation(model, fmt, context, sequences, settings)
     if engine != "none":
         raise RequestError(f"engine {engine!r} is not known; known: {', '.join(ENGINES)}")
     return None
-
-
-def _cache_bytes(model: ModelSpec, fmt: CacheFormat, context: int, sequences: int, engine: str) -> int:
-    if not context:
-        return 0
-    allocation = allocate(model, fmt, context, sequences, engine)
-    if allocation is not None:
-        return allocation.num_bytes
-    return count_cache(model, fmt, context, sequences, STATE_FORMATS[engine]).total_bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Placer:
     """One model in one set of formats, ready to be placed at any context and number of sequences.
 
-    Where:  placed are the placements that were asked for before: searches come back to the same ones
+    Where:  machine says what vLLM's server takes in one step; placed are the placements that were asked for before:
+            searches come back to the same ones
     """
 
     model: LoadedModel
@@ -95,6 +111,7 @@ class Placer:
     engine: str
     devices: int = 1
     split: Split = Split.TENSOR
+    machine: HardwareSpec | None = None
     placed: dict[tuple[int, int], Placement] = field(init=False, default_factory=dict, compare=False, repr=False)
 
     def place(self, context: int, sequences: int) -> Placement:
@@ -111,12 +128,20 @@ class Placer:
         if self.devices < 1:
             raise RequestError(f"devices is {self.devices}; at least 1 is needed")
         if self.devices == 1:
-            allocation = allocate(self.model.spec, self.fmt, context, sequences, self.engine) if context else None
-            cache = _cache_bytes(self.model.spec, self.fmt, context, sequences, self.engine)
-            return Placement(1, None, self.weights.total, cache, allocation, 1.0, None)
+            allocation, cache = self._cache(self.model.spec, context, sequences)
+            return Placement(1, None, self.weights.total, cache, allocation, None)
         if self.split is Split.PIPELINE:
             return self._pipeline(context, sequences)
         return self._tensor(context, sequences)
+
+    def _cache(self, model: ModelSpec, context: int, sequences: int) -> tuple[EngineAllocation | None, int]:
+        """The cache of a model as the engine lays it out, and its bytes; nothing at no context."""
+        if not context:
+            return None, 0
+        allocation = allocate(model, self.fmt, context, sequences, self.engine, self.machine)
+        if allocation is not None:
+            return allocation, allocation.num_bytes
+        return None, count_cache(model, self.fmt, context, sequences, STATE_FORMATS[self.engine]).total_bytes
 
     def _tensor(self, context: int, sequences: int) -> Placement:
         from inference_bench.accounting.parallel import rank_model, tensor_parallel_share
@@ -126,13 +151,12 @@ class Placer:
             spec, self.weights, self.fmt, max(context, 1), sequences, self.devices, STATE_FORMATS[self.engine]
         )
         rank = rank_model(spec, self.devices)
-        allocation = allocate(rank, self.fmt, context, sequences, self.engine) if context else None
-        cache = _cache_bytes(rank, self.fmt, context, sequences, self.engine)
+        allocation, cache = self._cache(rank, context, sequences)
         rule = (
             f"{share.rule}; the group holds each weight {share.weight_replication:.3g} times and each cached value "
             f"{share.cache_replication:.3g} times"
         )
-        return Placement(self.devices, Split.TENSOR, share.weight_bytes, cache, allocation, 1.0 / self.devices, rule)
+        return Placement(self.devices, Split.TENSOR, share.weight_bytes, cache, allocation, rule)
 
     def _pipeline(self, context: int, sequences: int) -> Placement:
         from inference_bench.accounting.layer_split import pipeline_stages
@@ -144,14 +168,12 @@ class Placer:
             f"{len(fullest.layers)} of {self.model.spec.num_hidden_layers} layers on the fullest device; "
             "a step runs through all devices in turn"
         )
-        return Placement(self.devices, Split.PIPELINE, fullest.weight_bytes, fullest.cache_bytes, None, 1.0, rule)
+        return Placement(self.devices, Split.PIPELINE, fullest.weight_bytes, fullest.cache_bytes, None, rule)
 
     def _layer_caches(self, context: int, sequences: int) -> tuple[int, ...]:
         from inference_bench.accounting.layer_split import layer_caches
 
-        return layer_caches(
-            self.model.spec, lambda model: _cache_bytes(model, self.fmt, context, sequences, self.engine)
-        )
+        return layer_caches(self.model.spec, lambda model: self._cache(model, context, sequences)[1])
 
     def layer_weights(self) -> LayerWeights:
         """The bytes of each layer, from the file's tensors or from the stated format."""

@@ -58,6 +58,10 @@ def _memory(deployment: Deployment) -> Iterator[str]:
         yield no_rule(deployment.scenario.served_by)
     elif deployment.scenario.engine == NO_ENGINE:
         yield "the cache is the logical count; an engine's blocks round it up: name one to count its rule"
+    elif deployment.scenario.engine == "vllm":
+        from inference_bench.accounting.allocation.vllm_limits import in_flight_words
+
+        yield from in_flight_words(deployment.served.model, deployment.machine)
 
 
 def _traffic(deployment: Deployment, model: LoadedModel) -> Iterator[str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from inference_bench.predict.naive_study import NaiveStudy
+from inference_bench.report.article_tables import context_name
 from inference_bench.units import format_number
 
 
@@ -43,6 +44,6 @@ def article_status(study: NaiveStudy) -> str:
     """The result in so few words that they can be read out at every change."""
     here = study.here
     return (
-        f"the usual formula is wrong on {here.num_wrong} of {here.num_models} models, by a median factor of "
-        f"{format_number(here.median_factor)}"
+        f"at {context_name(study.context)} the usual formula is wrong on {here.num_wrong} of {here.num_models} models, "
+        f"by a median factor of {format_number(here.median_factor)}"
     )

@@ -74,21 +74,22 @@ def _length_row(found: LengthSummary) -> tuple[str, ...]:
     )
 
 
-_REGISTRY_KEYS: Final = (Order.MODEL, None, Order.DATE, None, Order.USUAL, Order.TRUE, Order.FACTOR)
+_REGISTRY_KEYS: Final = (Order.MODEL, Order.FACTOR, Order.USUAL, Order.TRUE, None, None, Order.DATE)
 
 
 def registry_table(study: NaiveStudy) -> Rows:
     """Every model at the length asked for."""
     columns = (
         Column("model", "l"),
-        Column("layers", "l"),
-        Column("config read", "l", Origin.PUBLISHED),
+        Column("factor"),
+        Column("usual formula"),
+        Column("true"),
         Column("tokens"),
-        _counted("usual formula"),
-        _counted("true"),
-        _counted("factor"),
+        Column("layers", "l"),
+        Column("config read", "l"),
     )
     note = (
+        "Sizes and factors are counted. "
         "Where a model goes no further than its own limit, that is its length here; a factor below 1 is a usual figure below "
         f"the truth; {NOT_AVAILABLE}: the formula finds nothing to multiply."
     )
@@ -105,12 +106,12 @@ def registry_table(study: NaiveStudy) -> Rows:
 def _registry_row(row: ModelRow) -> tuple[str, ...]:
     return (
         row.model,
-        row.layer_types,
-        row.as_of,
-        format_count(row.count.context_tokens),
+        format_number(row.factor),
         format_bytes_binary(row.count.naive_bytes),
         format_bytes_binary(row.count.total_bytes),
-        format_number(row.factor),
+        format_count(row.count.context_tokens),
+        row.layer_types,
+        row.as_of,
     )
 
 

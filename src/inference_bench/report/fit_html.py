@@ -9,7 +9,7 @@ Read next by: bridge.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import FitAnswer
@@ -17,8 +17,8 @@ from inference_bench.predict.latency import Range
 from inference_bench.report import fit_tables as tables
 from inference_bench.report import html_pieces as pieces
 from inference_bench.report.key_figure import KeyFigure
+from inference_bench.report.report_html import sentence
 from inference_bench.units import (
-    NOT_AVAILABLE,
     format_bytes,
     format_count,
     format_fraction,
@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     from inference_bench.predict.suggest import Suggestion
     from inference_bench.roofline import Bound
 
-_WORDS = {True: "fits", False: "does not fit", None: ""}
+_NAMES: Final = ("vLLM",)
+_WORDS: Final = {True: "fits", False: "does not fit", None: ""}
 
 
 def fit_html(
@@ -83,7 +84,8 @@ def fit_status(answer: FitAnswer) -> str:
 
 
 def _sentences(lines: Sequence[str]) -> list[str]:
-    return [f"{line[0].upper()}{line[1:]}." for line in lines]
+    """Lines as sentences; one that begins with an engine's name keeps its letters."""
+    return [f"{line if line.startswith(_NAMES) else sentence(line)}." for line in lines]
 
 
 def _figures(answer: FitAnswer) -> list[KeyFigure]:
@@ -104,11 +106,13 @@ def _cache(answer: FitAnswer) -> list[KeyFigure]:
     token, token_unit = format_bytes(cache.next_token_bytes).split(" ")
     usual = cache.naive_factor
     is_wrong = usual is not None and cache.naive_bytes != cache.total_bytes
-    beside = NOT_AVAILABLE if usual is None else f"{format_number(usual)} times that"
-    said = "has none for it" if cache.naive_bytes is None else f"says {format_bytes(cache.naive_bytes)}"
-    grows = f"at {format_count(cache.context_tokens)} tokens, over all layers"
+    times = "the usual formula has no answer" if usual is None else f"usual formula: {format_number(usual)} times that"
+    beside = times if is_wrong or usual is None else "the usual formula is right"
+    said = "nothing to multiply" if cache.naive_bytes is None else f"it says {format_bytes(cache.naive_bytes)}"
+    devices = " and devices" if answer.placement.devices > 1 else ""
+    grows = f"at {format_count(cache.context_tokens)} tokens, over all layers{devices}"
     return [
-        KeyFigure("cache", size, unit, Origin.COUNTED, f"usual formula: {beside}", f"it {said}", is_finding=is_wrong),
+        KeyFigure("cache", size, unit, Origin.COUNTED, beside, said, is_finding=is_wrong),
         KeyFigure("one more token", token, token_unit, Origin.COUNTED, "of cache a sequence", grows),
     ]
 
@@ -116,7 +120,10 @@ def _cache(answer: FitAnswer) -> list[KeyFigure]:
 def _needed(answer: FitAnswer) -> list[KeyFigure]:
     memory = answer.machine.memory_bytes if answer.machine else None
     share = answer.needed_bytes / memory if memory else None
-    beside = f"{format_fraction(share)} of {format_bytes(memory)}" if share is not None else "of an unknown memory"
+    each = " on the fullest device" if answer.placement.devices > 1 else ""
+    beside = (
+        f"{format_fraction(share)} of {format_bytes(memory)}{each}" if share is not None else "of an unknown memory"
+    )
     parts = f"weights {format_bytes(answer.placement.weight_bytes)}, cache {format_bytes(answer.placement.cache_bytes)}"
     value, unit = format_bytes(answer.needed_bytes).split(" ")
     return [KeyFigure("needed", value, unit, Origin.COUNTED, beside, parts, share, answer.fits is False)]

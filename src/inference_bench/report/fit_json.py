@@ -80,6 +80,7 @@ def _allocation(answer: FitAnswer) -> Json | None:
         "bytes": allocation.num_bytes,
         "rule": allocation.rule,
         "context_tokens_per_sequence": allocation.context_tokens_per_sequence,
+        "in_flight_tokens": allocation.in_flight_tokens,
         "layers": [
             {
                 "type": row.layer_type,

@@ -12,7 +12,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.cache import CacheCount
-from inference_bench.predict.fit import FitAnswer
+from inference_bench.predict.engine_choice import engine_title
+from inference_bench.predict.fit import BEYOND_LIMIT, FitAnswer
 from inference_bench.predict.latency import Range
 from inference_bench.report.table import Column, Table
 from inference_bench.units import (
@@ -59,7 +60,8 @@ def _beside_verdict(answer: FitAnswer) -> list[str]:
         lines.append(
             "The usual formula, which charges every layer for the whole context, would have said the opposite."
         )
-    lines += [f"{line[0].upper()}{line[1:]}." for line in answer.assumptions if line.startswith(NOT_COUNTED)]
+    said = [line for line in answer.assumptions if line.startswith(NOT_COUNTED) or line.endswith(BEYOND_LIMIT)]
+    lines += [f"{line[0].upper()}{line[1:]}." for line in said]
     if answer.offload is not None:
         lines.append(_offload(answer.offload, answer.model.num_hidden_layers))
     return lines
@@ -105,7 +107,11 @@ def memory_table(answer: FitAnswer) -> Table:
     rows.append(("cache by the usual formula", answer.cache.naive_bytes, _factor(answer.cache.naive_factor)))
     if answer.allocation:
         rows.append(
-            (f"cache as {answer.allocation.engine} allocates it", answer.allocation.num_bytes, "counted, its rule")
+            (
+                f"cache as {engine_title(answer.allocation.engine)} allocates it",
+                answer.allocation.num_bytes,
+                "counted, its rule",
+            )
         )
     if answer.placement.devices > 1:
         rows.append(("weights on the fullest device", answer.placement.weight_bytes, f"{answer.placement.split} split"))

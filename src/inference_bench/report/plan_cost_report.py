@@ -8,11 +8,12 @@ Read next by: plan_report, plan_html.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from inference_bench.origin import Origin
+from inference_bench.predict.cost_curve import BreakEven, break_evens, hosted_prices
 from inference_bench.predict.plan import Plan
-from inference_bench.predict.plan_cost import AlwaysOnCost, HostedCost, OwnedCost, RentedCost
+from inference_bench.predict.plan_cost import AlwaysOnCost, OwnedCost, RentedCost
 from inference_bench.report.table import FIGURE_COLUMNS, Column, Table
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number
 
@@ -22,8 +23,8 @@ _GIVEN = {
     "a replica",
     "hosted",
     "hosted, prefix cached",
-    "break-even",
-    "break-even, prefix cached",
+    "one replica's day buys",
+    "one replica's day buys, prefix cached",
     "owned, price over its years",
     "owned, power while busy",
 }
@@ -39,7 +40,7 @@ def format_usd(value: float | None, unit: str = "", significant: int = 3) -> str
 
 
 def cost_table(answer: Plan) -> Table | None:
-    """A row a figure; where it is known what one replica can serve, whether a break-even is ever reached."""
+    """A row a figure; break-evens are those of the chart."""
     cost = answer.cost
     if cost is None or cost.is_empty:
         return None
@@ -48,8 +49,9 @@ def cost_table(answer: Plan) -> Table | None:
         rows += _rented(cost.rented)
     if cost.always_on is not None:
         rows += _always_on(cost.always_on)
-    if cost.hosted is not None:
-        rows += _hosted(cost.hosted)
+    rows += _hosted(answer)
+    for found in break_evens(answer):
+        rows += _break_even(found)
     if cost.owned is not None:
         rows += _owned(cost.owned)
     cells = tuple((name, value, str(_origin(name, answer.times_origin)), how) for name, value, how in rows)
@@ -80,23 +82,57 @@ def _always_on(cost: AlwaysOnCost) -> Iterator[Row]:
     yield "always on", format_usd(cost.usd_per_million_output_tokens, _MILLION), "the same over its output tokens"
 
 
-def _hosted(cost: HostedCost) -> Iterator[Row]:
-    yield "hosted", format_usd(cost.usd_per_request, "USD/request"), "tokens at their prices"
-    if cost.usd_per_request_cached is not None:
-        yield "hosted, prefix cached", format_usd(cost.usd_per_request_cached, "USD/request"), "the prefix at its price"
-    for name, value in (
-        ("break-even", cost.break_even_requests_per_day),
-        ("break-even, prefix cached", cost.break_even_requests_per_day_cached),
-    ):
-        if value is not None:
-            yield name, f"{format_count(round(value))} requests/day", _reached(cost, value)
+def _hosted(answer: Plan) -> Iterator[Row]:
+    """A request, and the day that was asked for."""
+    for price in hosted_prices(answer):
+        how = "the prefix at its price" if price.is_cached else "tokens at their prices"
+        yield price.name, format_usd(price.usd_per_request, "USD/request"), how
+        if answer.demand is not None:
+            day = price.usd_per_day(answer.demand.requests_per_day)
+            yield price.name, format_usd(day, "USD/day"), "the daily volume at that"
 
 
-def _reached(cost: HostedCost, break_even: float) -> str:
-    most = f"{format_count(int(cost.replica_requests_per_day))}/day"
-    if cost.is_reached(break_even):
-        return f"a replica can serve {most}"
-    return f"never reached: a replica serves {most}"
+def _break_even(found: BreakEven) -> Iterator[Row]:
+    which = f"{', prefix cached' if found.hosted.is_cached else ''}{', owned' if found.machine.is_owned else ''}"
+    yield f"break-even{which}", " ".join(break_even_volume(found, _count, "requests/day")), break_even_words(found)
+    if found.replica_buys_per_day is not None:
+        carries = f"at the peak it carries {_count(found.replica_carries_per_day)}"
+        yield f"one replica's day buys{which}", f"{_count(found.replica_buys_per_day)} requests", carries
+
+
+def _count(requests: float) -> str:
+    return format_count(round(requests))
+
+
+def break_even_volume(
+    found: BreakEven, write: Callable[[float], str] = format_number, unit: str = ""
+) -> tuple[str, ...]:
+    """The first volume with its unit; or that it is never met, or that there is nothing to meet."""
+    if found.requests_per_day is None:
+        return ("never",)
+    return (write(found.requests_per_day), *([unit] if unit else [])) if found.requests_per_day else ("always",)
+
+
+def break_even_words(found: BreakEven) -> str:
+    """Which side costs less, and from where on."""
+    first, last = found.requests_per_day, found.for_good_requests_per_day
+    if first is None:
+        return "hosted costs less at every volume"
+    if last is None:
+        return "there both cost the same; else hosted costs less"
+    if not first:
+        return "replicas cost less at every volume"
+    if first == last:
+        return "from there on replicas cost less"
+    return f"first; always less from {_count(last)} on"
+
+
+def replica_day_words(found: BreakEven) -> str:
+    """What decides: what one replica's day would pay for, beside what the replica carries."""
+    carries = f"it carries {_count(found.replica_carries_per_day)} at the peak"
+    if found.replica_buys_per_day is None:
+        return f"a request costs more power than it is sold for; {carries}"
+    return f"one replica's day buys {_count(found.replica_buys_per_day)} hosted requests; {carries}"
 
 
 def _owned(cost: OwnedCost) -> Iterator[Row]:

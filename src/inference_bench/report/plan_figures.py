@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from inference_bench.predict.cost_curve import chosen_break_even
 from inference_bench.predict.plan import Plan
 from inference_bench.report.key_figure import KeyFigure
-from inference_bench.report.plan_cost_report import format_usd
+from inference_bench.report.plan_cost_report import break_even_volume, break_even_words, format_usd, replica_day_words
 from inference_bench.report.plan_interval_report import intervals
-from inference_bench.report.plan_tables import break_even, fixes_words, kept_words, where
+from inference_bench.report.plan_tables import fixes_words, kept_words, where
 from inference_bench.report.report_html import sentence, value_and_unit
-from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
+from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 
 Rows = Iterator[tuple[str, str]]
 Odd = Iterator[tuple[str, Sequence[str]]]
@@ -90,11 +91,11 @@ def _money(answer: Plan) -> Iterator[KeyFigure]:
         detail = "" if always_on is None else f"always on: {format_usd(always_on.usd_per_million_output_tokens)}"
         usd = format_usd(rented.usd_per_million_busy)
         yield KeyFigure("a million output tokens", usd, "USD", answer.times_origin, beside, detail)
-    if cost is not None and cost.hosted is not None and break_even(answer) != NOT_AVAILABLE:
-        most = f"a replica can serve {format_number(cost.hosted.replica_requests_per_day)} a day"
-        volume = break_even(answer)
-        unit = "" if volume == "never" else "requests a day"
-        yield KeyFigure("break-even", volume, unit, answer.times_origin, "against the hosted price", most)
+    found = chosen_break_even(answer)
+    if found is not None:
+        volume, *unit = break_even_volume(found, unit="requests a day")
+        said = break_even_words(found)
+        yield KeyFigure("break-even", volume, "".join(unit), answer.times_origin, said, replica_day_words(found))
 
 
 def plan_odd(answer: Plan) -> Odd:

@@ -80,9 +80,9 @@ def plan_body(answer: Plan, notes: Sequence[str] = ()) -> Body:
 BREAK_EVEN: Final = (
     "From which volume it pays",
     "What a day costs over the requests of a day. Machines are paid for by the hour, so they rise by a step for each replica "
-    "that the peak needs; a hosted model is paid for by the token. A ring is where both cost the same; the upright line is the "
-    "volume that was asked for. The break-even of the tables is that of a replica at full load all day; here a replica carries "
-    "no more than its peak and its target load allow.",
+    "that the peak needs; a hosted model is paid for by the token. A ring is where both cost the same first; the upright line is "
+    "the volume that was asked for. A replica carries no more than its peak and its target load allow: where not even a full one "
+    "costs less than its requests do at the hosted price, more of them do not either.",
 )
 _QUESTION: Final = "How many users, on how many machines, at what cost?"
 

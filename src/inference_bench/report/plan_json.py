@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inference_bench.origin import Origin
+from inference_bench.predict.cost_curve import BreakEven, break_evens
 from inference_bench.predict.plan import Plan
 from inference_bench.predict.plan_load import LoadPlan
 from inference_bench.report.plan_interval_report import intervals
@@ -47,7 +48,7 @@ def _plan(answer: Plan) -> Json:
         "load": _load(answer.load, answer.times_origin),
         "loads": [_load(load, answer.times_origin) for load in answer.loads],
         "replicas": _replicas(answer),
-        "cost": None if answer.cost is None else _cost(answer.cost, answer.times_origin),
+        "cost": None if answer.cost is None else _cost(answer.cost, answer.times_origin, break_evens(answer)),
         "checks": {
             "little": None if answer.little is None else dataclasses.asdict(answer.little),
             "mm1": _queue(answer),
@@ -131,21 +132,35 @@ def _replicas(answer: Plan) -> Json | None:
     }
 
 
-def _cost(cost: PlanCost, origin: Origin) -> Json:
+def _cost(cost: PlanCost, origin: Origin, met: Sequence[BreakEven]) -> Json:
     return {
         "rented": cost.rented and dataclasses.asdict(cost.rented),
         "always_on": cost.always_on and dataclasses.asdict(cost.always_on),
-        "hosted": cost.hosted and _hosted(cost.hosted),
+        "hosted": cost.hosted and _hosted(cost.hosted, met),
         "owned": cost.owned and {**dataclasses.asdict(cost.owned), "usd_per_hour": cost.owned.usd_per_hour},
         "origin": origin,
     }
 
 
-def _hosted(hosted: HostedCost) -> Json:
+def _hosted(hosted: HostedCost, met: Sequence[BreakEven]) -> Json:
+    """Prices, what one replica's day buys, and where the staircase of the chart meets the hosted price."""
     return {
         **dataclasses.asdict(hosted),
+        "break_evens": list(map(_break_even, met)),
         "break_even_is_reached": hosted.is_reached(hosted.break_even_requests_per_day),
         "break_even_cached_is_reached": hosted.is_reached(hosted.break_even_requests_per_day_cached),
+    }
+
+
+def _break_even(found: BreakEven) -> Json:
+    return {
+        "machine": found.machine.name,
+        "is_owned": found.machine.is_owned,
+        "is_prefix_cached": found.hosted.is_cached,
+        "requests_per_day": found.requests_per_day,
+        "for_good_requests_per_day": found.for_good_requests_per_day,
+        "replica_buys_requests_per_day": found.replica_buys_per_day,
+        "replica_carries_requests_per_day": found.replica_carries_per_day,
     }
 
 
@@ -192,13 +207,13 @@ def _interval(answer: Plan) -> Json | None:
 
 
 def _end(end: PlanEnd, answer: Plan) -> Json:
-    origin = answer.times_origin
+    origin, at_end = answer.times_origin, dataclasses.replace(answer, load=end.load, cost=end.cost)
     latency = {**dataclasses.asdict(end.latency), "solo_tokens_per_s": end.latency.solo_tokens_per_s, "origin": origin}
     return {
         "latency": latency,
         "load": _load(end.load, origin),
         "replicas": end.demand and end.demand.replicas,
-        "cost": None if end.cost is None else _cost(end.cost, origin),
+        "cost": None if end.cost is None else _cost(end.cost, origin, break_evens(at_end)),
     }
 
 

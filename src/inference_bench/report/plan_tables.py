@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from inference_bench.origin import Origin
+from inference_bench.predict.cost_curve import chosen_break_even
 from inference_bench.predict.plan import Plan
 from inference_bench.predict.plan_load import LoadPlan
 from inference_bench.predict.plan_verdict import ObjectiveCheck
-from inference_bench.report.plan_cost_report import format_usd
+from inference_bench.report.plan_cost_report import break_even_volume, format_usd
 from inference_bench.report.table import FIGURE_COLUMNS, Column, Table
 from inference_bench.report.text import shorten
 from inference_bench.units import (
@@ -40,7 +41,10 @@ class Row(NamedTuple):
 
 
 _MAX_HEADER_COLUMNS: Final = 36
-_COMPARED_NOTE: Final = "USD/M: a million output tokens; USD/h: a replica; break-even: against the hosted price"
+_COMPARED_NOTE: Final = (
+    "USD/M: a million output tokens; USD/h: a replica; break-even: the first volume at which replicas, as loaded as the peak "
+    "allows, cost no more than the hosted price; never: hosted costs less at every volume"
+)
 _DIGITS: Final = 4  # enough to recognise a figure worked out by hand
 
 
@@ -343,7 +347,7 @@ def _compared(answer: Plan) -> list[tuple[str, str]]:
         ("USD/M busy", format_usd(rented.usd_per_million_busy if rented else None)),
         ("USD/M always on", format_usd(always_on.usd_per_million_output_tokens if always_on else None)),
         ("USD/day", format_usd(always_on.usd_per_day if always_on else None)),
-        ("break-even/day", break_even(answer)),
+        ("break-even/day", _break_even(answer)),
     ]
 
 
@@ -352,14 +356,10 @@ def _slow_rate(answer: Plan) -> float | None:
     return slow.output_tokens_per_s if slow else None
 
 
-def break_even(answer: Plan) -> str:
-    """The volume that breaks even with a hosted model at the cached price where a prefix is cached."""
-    hosted = answer.cost.hosted if answer.cost else None
-    if hosted is None:
-        return NOT_AVAILABLE
-    cached = hosted.break_even_requests_per_day_cached
-    volume = cached if answer.load.prefix_cached and cached is not None else hosted.break_even_requests_per_day
-    return "never" if hosted.is_reached(volume) is False else format_number(volume)
+def _break_even(answer: Plan) -> str:
+    """The first volume at which the staircase of the chart meets the hosted price."""
+    found = chosen_break_even(answer)
+    return NOT_AVAILABLE if found is None else break_even_volume(found)[0]
 
 
 def status(answers: Sequence[Plan]) -> str:

@@ -169,7 +169,7 @@ def overloaded_words(rows: Sequence[StudyRow]) -> str:
         return ""
     names = dict.fromkeys(map(run_name, behind))
     which = "" if len(rows) == 1 else f" ({'all of them' if len(behind) == len(rows) else ', '.join(names)})"
-    return f"Overloaded{which}: the queue still grew when arrivals ended, so latencies say how long the run was"
+    return f"Overloaded{which}: the queue for a first token still grew when arrivals ended, so latencies say how long the run was"
 
 
 def latency_table(row: SimulatedRow, title: str) -> Table:

@@ -17,20 +17,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from inference_bench.report.table import Table
-    from inference_bench.verify.result import VerifyResult
 
 MAX_COLUMNS: Final = 100
 _GAP: Final = "  "
 _MIN_TEXT_COLUMNS: Final = 12
 _HOME: Final = re.compile(r"(?:/home|/Users)/[^/\s]+|/root(?=/|\s|$)|[A-Za-z]:\\Users\\[^\\\s]+")
 _WORD: Final = re.compile(r"\S+(?: %\S*)?")
-
-
-def verify_text(result: VerifyResult) -> str:
-    """A whole verification for a terminal: the figures, the reading, every table, what was assumed."""
-    from inference_bench.report.text_result import verification  # late: a small answer does not load the large one
-
-    return verification(result)
 
 
 def printable(text: str) -> str:

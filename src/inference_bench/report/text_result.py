@@ -23,8 +23,8 @@ _ORIGIN_COLUMNS: Final = 9
 _POINT_COLUMNS: Final = range(10)
 
 
-def verification(result: VerifyResult) -> str:
-    """The whole text."""
+def verify_text(result: VerifyResult) -> str:
+    """The whole text: the figures, the reading, the points, what was assumed."""
     sections = [
         wrap(f"{model_name(result)} on {clean(result.machine.name)} by {engine_name(result.engine)}"),
         _figures(result),

@@ -12,16 +12,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Final
 
+from inference_bench.accounting.allocation.vllm_limits import LARGE_CARD, vllm_limits
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.names import find_name
 from inference_bench.simulate.presets import EnginePreset, engine_preset, engine_presets
 from inference_bench.simulate.settings import Order, Policy, Preemption, SchedulerSettings, Speculation
-from inference_bench.units import GIBI
 
 ALL: Final = "all"
 _UNLESS_ASKED: Final = "unless asked for"  # how a preset's note on prefix caching ends
-_LARGE_CARD_BYTES: Final = 70 * GIBI
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,15 +131,11 @@ def _concerns(name: str, scheduler: SchedulerSettings) -> bool:
 
 
 def engine_scheduler(engine: str, machine: HardwareSpec) -> str | None:
-    """The scheduler that an engine sets by itself on a machine; None where its scheduler is not known.
-
-    Source:  vLLM 0.19.0 vllm/engine/arg_utils.py: larger limits from 70 GiB of memory on, but for the A100
-    """
+    """The scheduler that an engine sets by itself on a machine (vLLM: vllm_limits); None where it is not known."""
     name = engine.strip().casefold()
     if name not in engine_presets():
         return None
-    is_large = (machine.memory_bytes or 0) >= _LARGE_CARD_BYTES and "a100" not in machine.name.casefold()
-    return "vllm-large" if name == "vllm" and is_large else name
+    return "vllm-large" if name == "vllm" and vllm_limits(machine) is LARGE_CARD else name
 
 
 def describe_changes(candidates: Iterable[Candidate], changes: Changes) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from inference_bench.accounting.allocation.vllm_limits import LARGE_CARD, SMALL_CARD, VllmLimits
 from inference_bench.accounting.cache import LOGICAL_STATE, CacheFormat, StateFormat, count_cache, count_kept
 from inference_bench.accounting.parallel import rank_model, rank_weights
 from inference_bench.accounting.weights import WeightCount
@@ -63,7 +64,12 @@ class EnginePreset:
         return (f"scheduler: {self.mirrors}: {limits}", *(f"not simulated: {each}" for each in self.left_out))
 
 
-def vllm_settings(max_running: int = 256, token_budget: int = 2048, *, prefix_cache: bool = False) -> SchedulerSettings:
+def vllm_settings(
+    max_running: int = SMALL_CARD.sequences,
+    token_budget: int = SMALL_CARD.batched_tokens,
+    *,
+    prefix_cache: bool = False,
+) -> SchedulerSettings:
     """The scheduler of vLLM: running sequences first, then prompts in order of arrival with what is left of the budget.
 
     Where:   a request is admitted while budget is left, if all it has to read fits beside the step, and nobody in a step in
@@ -82,6 +88,10 @@ def vllm_settings(max_running: int = 256, token_budget: int = 2048, *, prefix_ca
     )
 
 
+def _step_words(limits: VllmLimits) -> str:
+    return f"{limits.sequences} sequences and {limits.batched_tokens} positions a step"
+
+
 def _presets() -> tuple[EnginePreset, ...]:
     vllm = EnginePreset(
         name="vllm",
@@ -89,7 +99,7 @@ def _presets() -> tuple[EnginePreset, ...]:
         block_size=VLLM_BLOCK_TOKENS,
         memory_share=0.9,
         mirrors="vLLM 0.19.0, V1",
-        limits="256 sequences and 2048 positions a step, as its server sets on cards below 70 GiB",
+        limits=f"{_step_words(SMALL_CARD)}, as its server sets on cards below 70 GiB and on the A100",
         left_out=("prefix caching unless asked for", "groups of layers that share one pool of blocks"),
     )
     return (
@@ -97,8 +107,8 @@ def _presets() -> tuple[EnginePreset, ...]:
         replace(
             vllm,
             name="vllm-large",
-            scheduler=vllm_settings(1024, 8192),
-            limits="1024 sequences and 8192 positions a step, as its server sets on cards of 70 GiB or more",
+            scheduler=vllm_settings(*LARGE_CARD),
+            limits=f"{_step_words(LARGE_CARD)}, as its server sets on cards of 70 GiB or more",
         ),
         EnginePreset(
             name="sglang",

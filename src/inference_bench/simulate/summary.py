@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import sys
 from array import array
-from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from operator import sub
@@ -34,7 +33,7 @@ class SimulatedRow:
 
     Where:  nominal_rate is None where none was asked for (closed loop, a trace as it was); a percentile is None where there is no
             such value, as of pauses where every answer is one token; utilisation is the share of the time in which a step ran;
-            queue_grew says that far more requests were in the system when the last came than at two fifths of the time
+            queue_grew says that requests without a first token piled up until the last came
     Unit:   requests/s, seconds, output tokens/s over the time from 0 to the last token
     """
 
@@ -159,21 +158,29 @@ def summarise_run(outcome: Outcome, objective: Objective | None = None) -> Simul
 def queue_grew(outcome: Outcome) -> bool:
     """Whether the server fell behind its arrivals: then percentiles say how long the run was.
 
-    Formula:  N(t) > 1.5·N(0.4·t) + 3·√N(0.4·t), t the last arrival, N requests in the system
-    Where:    the root is the scatter of a queue that does not grow; a closed loop's cannot
+    Formula:  W(T)² > 3 · n and the mean of W over the second half of the time > 1.5 · that over the first
+    Where:    W(t) counts requests that have come by t and have no first token, in the queue or being read: the same under every
+              policy; T is the last arrival, n how many came. Of a server exactly at its capacity W is a random walk, about √n in
+              the end, that goes up and down; behind its arrivals it grows with n, and is three times as long in the second
+              half. A closed loop's cannot grow. Who is taken in at once and slowed down waits for no first token: that is TPOT
     """
     last_s = max(outcome.arrival_s)
     if last_s <= 0 or not isinstance(outcome.workload.arrival, OpenLoop):
         return False
-    early, late = (
-        bisect_right(outcome.arrival_s, time_s) - sum(map(time_s.__ge__, outcome.last_token_s))
-        for time_s in (_EARLY * last_s, last_s)
-    )
-    early = max(early, 1)
-    return late > _GROWTH * early + 3 * math.sqrt(early)
+    unserved = sum(map(last_s.__lt__, outcome.first_token_s))
+    if unserved * unserved <= _SCATTER * len(outcome.arrival_s):
+        return False
+    early, late = (_waited_s(outcome, *half) for half in ((0.0, last_s / 2), (last_s / 2, last_s)))
+    return late > _GROWTH * early
 
 
-_EARLY = 0.4
+def _waited_s(outcome: Outcome, start_s: float, end_s: float) -> float:
+    """Requests without a first token, summed over a stretch of time; one that failed has no first token and is left out."""
+    spans = zip(outcome.arrival_s, outcome.first_token_s, strict=True)
+    return math.fsum(max(0.0, min(first, end_s) - max(came, start_s)) for came, first in spans)
+
+
+_SCATTER = 3
 _GROWTH = 1.5
 
 

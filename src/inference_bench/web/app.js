@@ -88,10 +88,16 @@ function settle(view) {
     const [name, value] = holder.dataset.when.split("=");
     holder.hidden = form.elements[name].value.trim() !== value;
   }
+  if (form.elements.model) form.elements.model.disabled = hasOwnModel(form);
   for (const slider of form.querySelectorAll("[data-moves]")) {
     const number = Number(form.elements[slider.dataset.moves].value);
     if (number >= 1) slider.value = Math.round(Math.log2(number));
   }
+}
+
+// A dropped file or a pasted config is asked about instead of the name, which then cannot be typed.
+function hasOwnModel(form) {
+  return (file !== null && form.querySelector('[data-field="file"]') !== null) || Boolean(form.elements.config?.value.trim());
 }
 
 // The same field of another view holds the same; one that begins otherwise there means something else.
@@ -107,20 +113,17 @@ function spread(view, control) {
   }
 }
 
-function emptyExample(view) {
-  for (const each of formOf(view).querySelectorAll("[data-example]")) {
-    if (touched.has(each.name)) continue;
-    each.value = "";
-    spread(view, each);
-  }
+function emptyExample() {
+  for (const each of document.querySelectorAll("form [data-example]")) if (!touched.has(each.name)) each.value = "";
 }
 
 function changed(view, control) {
   touched.add(control.name);
-  if (SUBJECT.has(control.name)) emptyExample(view);
+  if (SUBJECT.has(control.name)) emptyExample();
   spread(view, control);
   settle(view);
-  if (page.views[view].live) ask(view);
+  if (page.views[view].live && isReady) ask(view);
+  else outdate(view);
 }
 
 function listen(view) {
@@ -160,6 +163,12 @@ function ask(view) {
   if (!page.views[view].live) busy(view, true);
   clearTimeout(watch);
   watch = setTimeout(() => complain("The core has not answered for a while.", restart), ANSWER_PATIENCE_MS);
+}
+
+// The answer that is shown is of another question than the form now asks.
+function outdate(view) {
+  answerOf(view).classList.add("stale");
+  if (isReady) status.textContent = `This answer is of earlier settings; press ${page.views[view].run} for the new one.`;
 }
 
 function busy(view, isBusy, progress = 0) {
@@ -207,10 +216,14 @@ function answered(view, step) {
   makeSortable(view);
   offer(view, step);
   status.textContent = step.status;
+  document.title = `${step.status} · inference-bench`;
+  if (!page.views[view].live && isBelow(holder)) holder.scrollIntoView();
   artist?.postMessage({ view, id: asking[view], specs: step.charts });
   if (Object.keys(step.charts).length === 0) sectionOf(view).dataset.drawn = String(asking[view]);
   remember(view);
 }
+
+const isBelow = (holder) => holder.getBoundingClientRect().top > innerHeight;
 
 function drawn({ view, id, place, svg, said }) {
   if (id !== asking[view]) return;
@@ -234,14 +247,18 @@ function makeSortable(view) {
     button.dataset.order = head.dataset.sort;
     button.append(...head.childNodes);
     head.append(button);
+    if (button.dataset.order === sortedBy) button.focus({ preventScroll: true });
   }
+  sortedBy = null;
 }
 
 function sort(view, order) {
   const control = formOf(view).elements.order;
   control.value = order;
+  sortedBy = order;
   changed(view, control);
 }
+let sortedBy = null; // the head that was pressed keeps the focus
 
 // ── what can be taken along ──────────────────────────────────────────────────────────────────────
 
@@ -265,7 +282,7 @@ function offer(view, step) {
   section.querySelector('[data-take="csv"]').hidden = !step.tables || Object.keys(step.tables).length === 0;
   const command = section.querySelector(".same code");
   if (command === null) return;
-  const files = Object.entries(step.files ?? {}).map(([name, text]) => `# ${name}\n${text.trimEnd()}\n`);
+  const files = Object.entries(step.files ?? {}).map(([name, text]) => take.here(name, text));
   command.textContent = [...files, step.command].join("\n");
 }
 
@@ -275,6 +292,7 @@ function taken(view, kind, button) {
     if (file !== null) status.textContent = "The link cannot carry a dropped file: whoever opens it drops the same file.";
     take.copy(new URL(addressOf(view), location.href).href, button);
   }
+  if (kind === "command") take.copy(sectionOf(view).querySelector(".same code").textContent, button);
   if (kind === "json") take.copy(JSON.stringify(step.answer, null, 2), button);
   if (kind === "csv") take.save(`inference-bench-${view}.csv`, take.csv(step.tables), "text/csv");
 }
@@ -297,6 +315,7 @@ function clicked({ target }) {
 function addressOf(view) {
   const values = valuesOf(view);
   if (values.config) values.config = address.shortened(values.config);
+  if (hasOwnModel(formOf(view))) delete values.model;
   return address.write(view, formOf(view), page.views[view].defaults, values);
 }
 
@@ -317,8 +336,9 @@ function show(view) {
 }
 
 // Follow the address: to a view as it stands, or to a question that it asks.
-function follow(isFirst) {
+function follow(isFirst, runs = true) {
   const { view, said, isAsked } = address.read(location.hash);
+  if (!isFirst && view && !views.includes(view)) return; // a place within the page
   const asked = views.includes(view) ? view : views[0];
   show(asked);
   if (isAsked && asked === view) {
@@ -328,7 +348,8 @@ function follow(isFirst) {
     Object.keys(said).forEach((name) => touched.add(name));
   }
   if (!isFirst) scrollTo(0, 0);
-  if (page.views[asked].live || isAsked) ask(asked);
+  if (isFirst && isAsked) answerOf(asked).classList.add("stale");
+  if (page.views[asked].live || (isAsked && runs)) ask(asked);
 }
 
 function linked(event) {
@@ -338,7 +359,13 @@ function linked(event) {
   if (!views.includes(view)) return;
   event.preventDefault();
   history.pushState(null, "", isAsked ? link.getAttribute("href") : addressOf(view));
-  follow(false);
+  follow(false, isAsked);
+}
+
+// From the top of the page to the answer that is shown.
+function skipped(event) {
+  event.preventDefault();
+  answerOf(shown).focus();
 }
 
 // ── files ────────────────────────────────────────────────────────────────────────────────────────
@@ -359,9 +386,11 @@ function mounted(path) {
   const names = file.names.length > 3 ? `${file.names.length} files` : file.names.join(", ");
   for (const each of document.querySelectorAll(".drop .file")) {
     each.hidden = false;
+    each.closest("details")?.setAttribute("open", "");
     each.querySelector("output").textContent = names;
   }
-  for (const view of views) emptyExample(view);
+  emptyExample();
+  views.forEach(settle);
   if (!formOf(shown).querySelector('[data-field="file"]')) {
     history.pushState(null, "", addressOf(views[0]));
     show(views[0]);
@@ -369,10 +398,20 @@ function mounted(path) {
   if (page.views[shown].live) ask(shown);
 }
 
-function forget() {
+function notMounted(said) {
+  letGo();
+  complain(`The dropped files could not be read (${said}); drop them again, one model at a time.`);
+}
+
+function letGo() {
   file = null;
+  views.forEach(settle);
   for (const each of document.querySelectorAll(".drop .file")) each.hidden = true;
   for (const each of document.querySelectorAll('input[type="file"]')) each.value = "";
+}
+
+function forget() {
+  letGo();
   if (page.views[shown].live) ask(shown);
 }
 
@@ -409,6 +448,8 @@ function startWorker(name, heard) {
 
 function startArtist() {
   const worker = startWorker("draw.js", drawn);
+  worker.onerror = () =>
+    complain("Charts cannot be drawn here: what draws them was blocked, or is missing. Their figures are in the tables.");
   worker.postMessage({ kind: "palette", palette: page.palette });
   return worker;
 }
@@ -423,11 +464,23 @@ function blocked(said) {
   );
 }
 
+function broken(said) {
+  clearTimeout(watch);
+  isReady = false;
+  complain(
+    `What computes the answers broke down over this question (${said}); the last good answer stays. Change the question, then ` +
+      "start again.",
+    restart,
+  );
+}
+
 function heard(data) {
   if (data.kind === "ready") ready(data.seconds);
   if (data.kind === "step") received(data.view, data.id, data.step);
   if (data.kind === "files") mounted(data.path);
+  if (data.kind === "no files") notMounted(data.said);
   if (data.kind === "trouble") blocked(data.said);
+  if (data.kind === "broken") broken(data.said);
   if (data.kind === "cancelled") {
     clearTimeout(watch);
     busy(data.view, false);
@@ -452,7 +505,7 @@ function ready(seconds) {
 function restart() {
   core?.terminate();
   isReady = false;
-  file = null;
+  letGo();
   calm();
   for (const view of views) busy(view, false);
   start();
@@ -464,9 +517,11 @@ function start() {
   core = startWorker("worker.js", heard);
 }
 
-function keepForOffline() {
-  if ("serviceWorker" in navigator && isSecureContext) {
-    navigator.serviceWorker.register("sw.js").catch(() => undefined); // the page works without
+async function keepForOffline() {
+  try {
+    await navigator.serviceWorker?.register("sw.js");
+  } catch {
+    // not allowed here; the page works without
   }
 }
 
@@ -480,6 +535,7 @@ function begin() {
     settle(view);
     makeSortable(view);
   }
+  document.querySelector(".skip").addEventListener("click", skipped);
   document.addEventListener("click", linked);
   document.addEventListener("click", clicked);
   document.addEventListener("pointermove", hovered, { passive: true });

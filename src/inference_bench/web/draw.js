@@ -23,11 +23,11 @@ const escaped = (text) =>
 function prepared(svg, label) {
   const prefix = `d${++drawings}-`;
   return svg
+    .replace(/\s(?:font-family|role|aria-roledescription)="[^"]*"/g, "")
     .replace(/<svg\b[^>]*>/, (tag) => {
       const viewBox = /viewBox="[^"]*"/.exec(tag)?.[0] ?? "";
       return `<svg xmlns="http://www.w3.org/2000/svg" ${viewBox} role="img" aria-label="${escaped(label)}">`;
     })
-    .replace(/\sfont-family="[^"]*"/g, "")
     .replace(/\sid="([^"]+)"/g, ` id="${prefix}$1"`)
     .replace(/url\(#([^)]+)\)/g, `url(#${prefix}$1)`)
     .replace(/(fill|stroke)="(#[0-9a-f]{6})"/g, (all, name, colour) =>

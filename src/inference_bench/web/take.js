@@ -33,6 +33,13 @@ export function save(name, content, type) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
 }
 
+// A file and what is in it, as a shell writes it: its last line is one that the text has not.
+export function here(name, text) {
+  let end = "EOF";
+  while (text.includes(end)) end += "F";
+  return `cat > ${name} <<'${end}'\n${text.trimEnd()}\n${end}`;
+}
+
 // A cell that a spreadsheet would run is made a text.
 const cell = (text) => {
   const safe = /^[=+@\t\r]/.test(text) ? `'${text}` : text;

@@ -2,7 +2,8 @@
 //
 // In:   {kind: "ask", view, id, request}, {kind: "cancel", view}, {kind: "files", files}
 // Out:  {kind: "ready", seconds}, {kind: "step", view, id, step (JSON text)}, {kind: "cancelled", view},
-//       {kind: "files", path} and {kind: "trouble", said}
+//       {kind: "files", path} or {kind: "no files", said}, {kind: "trouble", said} where it cannot start, and
+//       {kind: "broken", said} where it cannot go on
 //
 // A newer question of a view takes the place of an older one. Long answers come in steps; between two of them other
 // questions are answered, so nothing typed waits for a simulation.
@@ -64,25 +65,37 @@ function step(view) {
 async function work() {
   if (isWorking || bridge === null) return;
   isWorking = true;
-  while (asked.size > 0 || running.size > 0) {
-    for (const [view, question] of asked) {
-      asked.delete(view);
-      end(view);
-      running.set(view, begin(question));
-    }
-    const due = [...running].filter(([, job]) => job.notBefore <= performance.now()).map(([view]) => view);
-    due.forEach(step);
-    await (due.length > 0 ? breathe() : pause(20));
+  try {
+    while (asked.size > 0 || running.size > 0) await turn();
+    isWorking = false;
+  } catch (error) {
+    postMessage({ kind: "broken", said: String(error?.message ?? error) }); // Python itself fell over: nothing more comes
   }
-  isWorking = false;
 }
 
-// Files are mounted, not copied: their bytes are read when Python asks for them, and only those it asks for.
+async function turn() {
+  for (const [view, question] of asked) {
+    asked.delete(view);
+    end(view);
+    running.set(view, begin(question));
+  }
+  const due = [...running].filter(([, job]) => job.notBefore <= performance.now()).map(([view]) => view);
+  due.forEach(step);
+  await (due.length > 0 ? breathe() : pause(20));
+}
+
+// Files are mounted, not copied: their bytes are read when Python asks for them, and only those it asks for. Several are one
+// model, in a folder that gives it its name.
 function mount(files) {
-  const folder = `/dropped/${++folders}`;
+  const isOne = files.length === 1;
+  const folder = `/dropped/${++folders}/${isOne ? "" : "dropped-model"}`;
   python.FS.mkdirTree(folder);
   python.FS.mount(python.FS.filesystems.WORKERFS, { files }, folder);
-  postMessage({ kind: "files", path: files.length === 1 ? `${folder}/${files[0].name}` : folder });
+  postMessage({ kind: "files", path: isOne ? `${folder}${files[0].name}` : folder });
+}
+
+function unmounted(error) {
+  postMessage({ kind: "no files", said: String(error?.message ?? error) });
 }
 
 onmessage = ({ data }) => {
@@ -92,8 +105,14 @@ onmessage = ({ data }) => {
     end(data.view);
     if (isThere) postMessage({ kind: "cancelled", view: data.view }); // else its answer is on the way
   }
-  if (data.kind === "files") loaded.then(() => mount(data.files));
+  if (data.kind === "files") loaded.then(() => mount(data.files)).catch(unmounted);
   work();
 };
 
-const loaded = load().catch((error) => postMessage({ kind: "trouble", said: String(error?.message ?? error) }));
+const troubled = (error) => postMessage({ kind: "trouble", said: String(error?.message ?? error) });
+const loaded = load().catch(troubled);
+// a part of Python that cannot be fetched is complained of beside the promise that waits for it
+addEventListener("unhandledrejection", (event) => {
+  event.preventDefault();
+  if (bridge === null) troubled(event.reason);
+});

@@ -5,8 +5,8 @@ Out:  EngineAllocation: cells, blocks and bytes, with the rule that explains the
 Leaves out: weights, compute buffers and the runtime itself
 Read next by: predict.fit, verify (which compares it with the engine's own log).
 
-One module an engine: `llama_cpp` (cells) and `vllm` (blocks out of one pool). They are loaded when their engine is
-asked for; here are only the values that both return.
+One module an engine: `llama_cpp` (cells) and `vllm` (blocks out of one pool; `vllm_limits` says what its server takes on a
+machine). They are loaded when their engine is asked for; here are only the values that both return.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ class BlockPool:
 class EngineAllocation:
     """The cache as one engine lays it out, and why it is not the logical count.
 
-    Where:  pool is how vLLM arrives at it; None for an engine without blocks
+    Where:  pool is how vLLM arrives at it, in_flight_tokens what it counted beside a window; None for an engine without
+            blocks
     """
 
     engine: str
@@ -119,6 +120,7 @@ class EngineAllocation:
     rule: str
     context_tokens_per_sequence: int
     pool: BlockPool | None = None
+    in_flight_tokens: int | None = None
 
     @property
     def state_bytes(self) -> int:

@@ -16,20 +16,21 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from inference_bench.accounting.allocation import BlockGroup, BlockPool, EngineAllocation, LayerAllocation
+from inference_bench.accounting.allocation.vllm_limits import LARGE_CARD
 from inference_bench.accounting.allocation.vllm_pages import FULL_KINDS, Kind, LayerPage, layer_pages
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.errors import RequestError
 from inference_bench.facts.models import ModelSpec
 
-DEFAULT_IN_FLIGHT_TOKENS: Final = 8192
+DEFAULT_IN_FLIGHT_TOKENS: Final = LARGE_CARD.batched_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class VllmSettings:
     """What vLLM was started with, as far as the cache depends on it.
 
-    Where:  block_tokens None takes 16, or 64 with latent attention; in_flight_tokens is max_num_batched_tokens times
-            the batches in flight; cache_dtype overrides the cache format by vLLM's own name, for the ones that carry
+    Where:  block_tokens None takes 16, or 64 with latent attention; in_flight_tokens is max_num_batched_tokens (see
+            vllm_limits) times the batches in flight; cache_dtype overrides the cache format by vLLM's own name, for the ones that carry
             scales; state_bits None is what the model or vLLM says; align_states is the mode that prefix caching turns
             on, which keeps one more state
     """
@@ -83,6 +84,7 @@ def vllm_allocation(
         rule=_rule(pool, settings),
         context_tokens_per_sequence=context_tokens,
         pool=pool,
+        in_flight_tokens=settings.in_flight_tokens,
     )
 
 
