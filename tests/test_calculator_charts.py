@@ -231,7 +231,7 @@ def test_one_bar_is_what_is_needed_and_the_other_what_the_usual_formula_says() -
         (part.name, part.num_bytes) for part in memory_parts(found).parts
     ]
     assert [row["part"] for row in true] == [
-        "weights", "sliding attention", "full attention", "rounding of vllm", "overhead"
+        "weights", "sliding attention", "full attention", "rounding of vLLM", "overhead"
     ]  # fmt: skip
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from array import array
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
@@ -16,16 +17,16 @@ from inference_bench.calibrate.log import RequestLog
 from inference_bench.charts.grammar import NARROW_PX, PALETTE, WIDE_PX, Spec
 from inference_bench.charts.panels import Panel, Scale, Shown, empty_frame, series_encodings, side_by_side
 from inference_bench.charts.simulation import capacity_chart, rate_chart
-from inference_bench.charts.simulation_runs import against_chart, latency_cdf_chart, timeline_chart
+from inference_bench.charts.simulation_runs import Present, against_chart, latency_cdf_chart, timeline_chart
 from inference_bench.metrics import Objective
 from inference_bench.render import svg
 from inference_bench.simulate.capacity import Capacity, Limits, SearchSettings, find_capacity
 from inference_bench.simulate.outcome import Outcome, Timeline
-from inference_bench.simulate.run import simulate
-from inference_bench.simulate.settings import Policy, SchedulerSettings, ServerSetup
+from inference_bench.simulate.run import Engine, simulate
+from inference_bench.simulate.settings import BATCHED, Policy, SchedulerSettings, ServerSetup
 from inference_bench.simulate.sweep import CaseResult, sweep
 from inference_bench.stats import median, quantile
-from inference_bench.workload import Fixed, Poisson, generate, reference_workload
+from inference_bench.workload import Fixed, OpenLoop, Poisson, generate, reference_workload
 from simulate.sweep_cases import MEMORY, STEPS, reference_case
 from test_charts import SIGHT, check_spec, lab, labels, layers, rows, walk
 
@@ -208,7 +209,9 @@ def test_the_timeline_shows_every_moment_and_the_budget() -> None:
     spec = drawn("timeline")
     (line,) = layers(spec, "line")
     seen = outcome().timeline
-    by_series = {name: [row for row in rows(line) if row["series"] == name] for name in ("running", "waiting", "cache")}
+    by_series = {
+        name: [row for row in rows(line) if row["series"] == name] for name in ("answering", "no token yet", "cache")
+    }
     assert {len(found) for found in by_series.values()} == {len(seen.time_s)}
     assert line["mark"]["interpolate"] == "step-after"
     # the fullest moment lies highest, just below the budget
@@ -217,7 +220,46 @@ def test_the_timeline_shows_every_moment_and_the_budget() -> None:
     (budget,) = [row for layer in layers(spec, "rule")[1:] for row in rows(layer)]
     assert budget["y"] < highest
     assert "budget 16 GB" in labels(spec)
-    assert f"up to {max(seen.waiting)} wait" in spec["description"]
+    waiting = max(Present.of(outcome()).no_token)
+    assert f"up to {waiting} wait for their first token" in spec["description"]
+    assert max(row["y"] for row in by_series["no token yet"]) > min(row["y"] for row in by_series["no token yet"])
+
+
+@pytest.mark.parametrize("engine", [Engine.REFERENCE, Engine.PLAIN])
+@pytest.mark.parametrize("policy", Policy)
+def test_who_has_no_token_yet_and_who_answers_are_all_that_wait_and_run(policy: Policy, engine: Engine) -> None:
+    setup = replace(SETUP, scheduler=SchedulerSettings(policy=policy))
+    seen = simulate(reference_workload(0.4, 60), setup, STEPS, engine=engine)
+    found, kept = Present.of(seen), seen.timeline
+    shown = [a + b for a, b in zip(found.answering, found.no_token, strict=True)]
+    listed = [a + b for a, b in zip(kept.waiting, kept.running, strict=True)]
+    # a batch looks into its queue only when it has ended: who came meanwhile is shown all the same
+    assert shown == listed or (policy in BATCHED and all(a >= b for a, b in zip(shown, listed, strict=True)))
+    assert min(found.answering) >= 0
+    assert any(none > queued for none, queued in zip(found.no_token, kept.waiting, strict=True))
+
+
+def test_a_prompt_that_is_being_read_waits_for_its_first_token() -> None:
+    # two of 600 positions come at 0 to a server that reads 256 a step: 256 + 0, 256 + 0, 88 + 168, 1 + 255, 1 + 177, ...
+    asked = generate(Poisson(1.0), Fixed(600), Fixed(3), 2)
+    asked = replace(asked, arrival=OpenLoop(array("d", (0.0, 0.0)), "at once", None))
+    found = simulate(asked, SETUP, STEPS, engine=Engine.REFERENCE)
+    seen = Present.of(found)
+    assert list(found.timeline.waiting) == [0] * 6, "both are taken in at once"
+    assert list(zip(seen.answering, seen.no_token, strict=True)) == [(0, 2), (0, 2), (0, 2), (1, 1), (1, 1), (1, 0)]
+
+
+def test_who_fails_is_in_no_line() -> None:
+    ended = outcome()
+    last = max(ended.last_token_s)
+    none = replace(
+        ended,
+        first_token_s=[0.0, *list(ended.first_token_s)[1:]],
+        last_token_s=[0.0, *list(ended.last_token_s)[1:]],
+        failed=(0,),
+        timeline=Timeline((0.0, last), (0, 0), (0, 0), (0, 0)),
+    )
+    assert Present.of(none) == Present([0, 0], [0, 0])
 
 
 def test_several_servers_have_their_budgets_added_up() -> None:

@@ -87,6 +87,8 @@ def _clean(element: ElementTree.Element, id_prefix: str) -> None:
         for name, value in element.attrib.items()
         if _is_harmless(element.tag, name, value)
     }
+    if "aria-label" in element.attrib:
+        element.set("role", "img")  # a name needs a role that may have one
     for child in list(element):
         if _local(child.tag) not in _ELEMENTS or child.get("display") == "none" or _is_empty_text(child):
             element.remove(child)

@@ -73,6 +73,18 @@ def test_the_command_line_prints_the_same(
     assert on_the_command_line(found, tmp_path, monkeypatch, capsys) == found["answer"]
 
 
+def test_what_is_promised_is_kept_at_full_load_unless_the_step_alone_is_asked_for() -> None:
+    found = answered("plan")
+    (tpot,) = [item for item in found["answer"]["objectives"] if item["name"] == "TPOT"]
+    assert tpot["full_load_s"] <= tpot["objective_s"] == 0.04
+    assert found["answer"]["load"]["limited_by"] == "TPOT"
+    assert "--judged-by full_load" in found["command"]
+    alone = answered("plan", judged_by="step")
+    (tpot,) = [item for item in alone["answer"]["objectives"] if item["name"] == "TPOT"]
+    assert tpot["planned_s"] <= tpot["objective_s"] < tpot["full_load_s"]
+    assert "--judged-by" not in alone["command"]
+
+
 def test_several_machines_are_compared() -> None:
     found = answered("plan", **COMPARED)
     assert [each["machine"]["name"] for each in found["answer"]["plans"]] == ["B200", "H100 SXM5 80GB", "RTX 4090"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given, settings
@@ -79,7 +80,7 @@ def test_a_hosted_line_is_tokens_at_their_prices() -> None:
 
 
 def met(found: CostCurve, machine: str, hosted: str) -> BreakEven:
-    return next(each for each in found.break_evens if (each.machine, each.hosted) == (machine, hosted))
+    return next(each for each in found.break_evens if (each.machine.name, each.hosted.name) == (machine, hosted))
 
 
 def test_break_evens_are_those_worked_out_by_hand() -> None:
@@ -99,7 +100,7 @@ def test_where_they_break_even_the_drawn_lines_cross() -> None:
     found = curve(traffic={"peak_factor": 1.5})
     for each in found.break_evens:
         assert each.requests_per_day is not None
-        for name in (each.machine, each.hosted):
+        for name in (each.machine.name, each.hosted.name):
             assert height(line(found, name), each.requests_per_day) == pytest.approx(each.usd_per_day, rel=1e-6)
 
 
@@ -115,7 +116,49 @@ def test_a_peak_that_a_replica_cannot_carry_leaves_the_hosted_model_cheaper_at_e
 def test_power_that_costs_more_than_a_request_is_sold_for_never_breaks_even() -> None:
     price = ReplicaPrice("a card", Demand(1.0, 1.0, 1.0, 1 / 3600), 0.1, busy_usd_per_hour=2.0)
     assert price.busy_usd_per_request == pytest.approx(2.0)
-    assert break_even(price, HostedPrice("hosted", 1.0)) == BreakEven("a card", "hosted", None, None, False)
+    found = break_even(price, HostedPrice("hosted", 1.0))
+    assert (found.replica_buys_per_day, found.requests_per_day, found.for_good_requests_per_day) == (None, None, None)
+    assert not found.is_reached
+
+
+@pytest.mark.parametrize(
+    ("usd_per_hour", "first", "for_good"),
+    [
+        # a replica carries 100 requests a day at 1 USD each: its day of 24 USD/h · 24 buys as many as it costs
+        (40 / 24, 40.0, 40.0),  # 100 >= 2 · 40: the second step lies below the line from its start
+        (60 / 24, 60.0, 120.0),  # 100 < 120, but 200 >= 180: two replicas' steps meet the third's line
+        (90 / 24, 90.0, 810.0),  # m · 100 >= (m + 1) · 90 from m = 9 on
+        (100 / 24, 100.0, None),  # each step only touches the line
+        (101 / 24, None, None),
+        (0.0, 0.0, 0.0),
+    ],
+)
+def test_after_the_first_break_even_further_replicas_may_cost_more_for_a_while(
+    usd_per_hour: float, first: float | None, for_good: float | None
+) -> None:
+    card = ReplicaPrice("a card", Demand(1.0, 2.0, 0.5, 400 / 86_400), usd_per_hour)
+    assert card.replica_requests_per_day == pytest.approx(100)
+    found = break_even(card, HostedPrice("hosted", 1.0))
+    exact = replace(found, replica_carries_per_day=100.0)
+    assert exact.requests_per_day == (None if first is None else pytest.approx(first))
+    assert exact.for_good_requests_per_day == (None if for_good is None else pytest.approx(for_good))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(0.05, 0.97), st.floats(0.02, 0.98))
+def test_beyond_the_last_break_even_no_volume_is_cheaper_hosted_and_just_before_it_one_is(
+    share: float, part: float
+) -> None:
+    card = ReplicaPrice("a card", Demand(1.0, 1.0, 1.0, 1.0), share * 3600)  # hosted at 1 USD, it breaks even at share
+    hosted = HostedPrice("hosted", 1.0)
+    found = break_even(card, hosted)
+    last, carries = found.for_good_requests_per_day, card.replica_requests_per_day
+    assert last is not None
+    volumes = [last * (1 + (part + count) / 8) for count in range(40)]
+    assert all(card.usd_per_day(volume) <= hosted.usd_per_day(volume) * (1 + 1e-9) for volume in volumes)
+    replicas = round(last / (share * carries))
+    before = (replicas - 1) * carries + part * (replicas * share - replicas + 1) * carries
+    assert card.usd_per_day(before) > hosted.usd_per_day(before)
 
 
 @settings(max_examples=40, deadline=None)

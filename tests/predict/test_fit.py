@@ -12,11 +12,15 @@ from inference_bench.facts.load import known_loaded_model, known_models, load_mo
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
 from inference_bench.predict.context_curve import context_curve
+from inference_bench.predict.deployment import deploy
 from inference_bench.predict.fit import FitRequest, cache_format, fit, loaded_weights
 from inference_bench.predict.phases import roofline_table
 from inference_bench.predict.placement import Split
+from inference_bench.predict.plan_assumptions import plan_assumptions
+from inference_bench.predict.scenario import scenario_from_mapping
 from inference_bench.report.fit_json import fit_json
 from inference_bench.roofline import bound
+from predict.scenarios import changed
 from shapes import hybrid_model, reference_model
 
 ARTIFACT = "int4-g128,embedding=int8,head=int8"
@@ -211,11 +215,10 @@ def test_expected_decode_does_not_begin_before_the_bound_of_one_rank() -> None:
         ("rtx-4090", 2048, 193),
     ],
 )
-@pytest.mark.parametrize("split", list(Split))
 def test_vllms_cache_is_sized_by_the_steps_of_its_server_on_that_machine(
-    machine: str | None, in_flight: int, sliding: int, split: Split
+    machine: str | None, in_flight: int, sliding: int
 ) -> None:
-    request = FitRequest("int4-g128", None, 32_768, 1, "vllm", split=split)
+    request = FitRequest("int4-g128", None, 32_768, 1, "vllm")
     answer = fit(load_model("gemma-3-27b"), hardware(machine) if machine else None, request)
     assert answer.placement.cache_bytes == (2048 + 6 * sliding) * 10 * 131_072
     assert fit_json(answer)["allocation"]["in_flight_tokens"] == in_flight
@@ -236,3 +239,13 @@ def test_a_model_fits_a_small_card_that_has_room_for_the_steps_its_server_takes(
 def test_tokens_in_flight_are_said_only_where_the_cache_depends_on_them(name: str, engine: str) -> None:
     answer = fit(load_model(name), hardware("rtx-4090"), FitRequest("int4-g128", engine=engine))
     assert "in flight" not in " ".join(answer.assumptions)
+
+
+def test_vllms_steps_in_a_plan_are_those_of_the_machine_and_change_with_it() -> None:
+    scenario = scenario_from_mapping(changed(engine="vllm", speed="shares", traffic={"prompt": 32_000, "output": 768}))
+    small = deploy(scenario, known_loaded_model("gemma-3-27b"), hardware("rtx-4090"))
+    # 32,768 tokens: 2048 blocks of full layers and six groups of sliding ones, 193 blocks each at 2,048 tokens in flight
+    assert small.cache_bytes(1, prefix_cached=False) == (2048 + 6 * 193) * 1_310_720
+    assert small.on(hardware("h100")).cache_bytes(1, prefix_cached=False) == (2048 + 6 * 577) * 1_310_720
+    said = plan_assumptions(small, known_loaded_model("gemma-3-27b"), is_stated=True, is_expected=False, has_load=False)
+    assert "2,048 tokens in flight" in " ".join(said)

@@ -64,7 +64,7 @@ def test_rounding_is_what_the_engine_allocates_beyond_the_logical_count() -> Non
     assert answer.allocation is not None
     (rounding,) = [part for part in memory_parts(answer).parts if part.kind is PartKind.ROUNDING]
     assert rounding.num_bytes == answer.allocation.num_bytes - answer.cache.total_bytes > 0
-    assert rounding.name == "rounding of vllm"
+    assert rounding.name == "rounding of vLLM"
     assert not [part for part in memory_parts(answered("gemma-3-27b", REQUESTS[0])).parts if "rounding" in part.name]
 
 

@@ -23,7 +23,6 @@ from inference_bench.predict.cost import (
 from inference_bench.predict.deployment import Deployment, Limit, deploy
 from inference_bench.predict.fit import cache_format
 from inference_bench.predict.plan import plan
-from inference_bench.predict.plan_assumptions import plan_assumptions
 from inference_bench.predict.queueing import interactive_users, mm1_mean_time_s
 from inference_bench.predict.scenario import Objectives, scenario_from_mapping
 from inference_bench.predict.speculation import best_draft_tokens, break_even_acceptance, expected_tokens, speed_up
@@ -399,13 +398,3 @@ def test_users_who_think_are_those_inside_and_those_thinking() -> None:
 def test_littles_law_holds_at_full_load(prefill: float, step: float, batch: int, output: int) -> None:
     load = FullLoad(prefill, step, batch, output)
     assert load.requests_per_s * load.residence_s == pytest.approx(batch)
-
-
-def test_vllms_steps_in_a_plan_are_those_of_the_machine_and_change_with_it() -> None:
-    scenario = scenario_from_mapping(changed(engine="vllm", speed="shares", traffic={"prompt": 32_000, "output": 768}))
-    small = deploy(scenario, known_loaded_model("gemma-3-27b"), hardware("rtx-4090"))
-    # 32,768 tokens: 2048 blocks of full layers and six groups of sliding ones, 193 blocks each at 2,048 tokens in flight
-    assert small.cache_bytes(1, prefix_cached=False) == (2048 + 6 * 193) * 1_310_720
-    assert small.on(hardware("h100")).cache_bytes(1, prefix_cached=False) == (2048 + 6 * 577) * 1_310_720
-    said = plan_assumptions(small, known_loaded_model("gemma-3-27b"), is_stated=True, is_expected=False, has_load=False)
-    assert "2,048 tokens in flight" in " ".join(said)

@@ -56,7 +56,7 @@ def test_of_several_seeds_no_lucky_one_is_shown_but_both_ends() -> None:
 
 def test_an_overload_is_a_finding_and_its_rows_are_marked() -> None:
     page = Page(sample("overload").page(None))
-    assert "Findings Overloaded: the queue still grew" in page.said()
+    assert "Findings Overloaded: the queue for a first token still grew" in page.said()
     assert key_figures(sample("overload").page(None))["overloaded"] == "1 of 1 run"
     marked = Page(sample("schedulers").page(None)).tags.count(("tr", {"class": "finding"}))
     assert marked == sum(row["queue_grew"] for row in sample("schedulers").read()["rows"])

@@ -65,7 +65,7 @@ def timeline_chart(outcome: Outcome, setup: ServerSetup, width_px: int = WIDE_PX
     seen = outcome.timeline
     if len(seen.time_s) < 2:
         return None
-    present = _Present.of(outcome)
+    present = Present.of(outcome)
     colours = {_ANSWERING: LIGHT["decode"], _NO_TOKEN: LIGHT["prefill"], "cache": LIGHT["c1"]}
     frame, (colour,) = place_legends(
         empty_frame(width_px),
@@ -103,14 +103,14 @@ def timeline_chart(outcome: Outcome, setup: ServerSetup, width_px: int = WIDE_PX
 
 
 @dataclass(frozen=True, slots=True)
-class _Present:
+class Present:
     """Requests that are there at each moment of a timeline: those that have begun to answer, and those without a token."""
 
     answering: Sequence[int]
     no_token: Sequence[int]
 
     @classmethod
-    def of(cls, outcome: Outcome) -> _Present:
+    def of(cls, outcome: Outcome) -> Present:
         """Counted from when each came, and its first and its last token: the same under every policy."""
         failed = frozenset(outcome.failed)
         kept = [index for index in range(len(outcome.arrival_s)) if index not in failed]
@@ -124,7 +124,7 @@ class _Present:
         return cls([begun - done for _, begun, done in counts], [here - begun for here, begun, _ in counts])
 
 
-def _moments(outcome: Outcome, present: _Present, above: Panel, below: Panel) -> Iterator[Row]:
+def _moments(outcome: Outcome, present: Present, above: Panel, below: Panel) -> Iterator[Row]:
     """Upright strips over both panels that cannot be seen, each of which says what the server did in its middle."""
     seen, scale = outcome.timeline, above.x
     width = max(seen.time_s) / _NUM_MOMENTS
@@ -144,11 +144,12 @@ def _steps(panel: Panel, name: str, times_s: Sequence[float], values: Sequence[f
         yield {**panel.place(time_s, value), "series": name, "order": order}
 
 
-def _timeline_words(outcome: Outcome, present: _Present, budget: int) -> str:
+def _timeline_words(outcome: Outcome, present: Present, budget: int) -> str:
+    answer, wait = max(present.answering), max(present.no_token)
     return (
-        f"{outcome.policy}: up to {format_count(max(present.answering))} requests have begun to answer and up to "
-        f"{format_count(max(present.no_token))} wait for their first token, queued or read; the cache takes up to {format_bytes(outcome.peak_bytes)} of "
-        f"{format_bytes(budget)}; {format_count(outcome.num_preemptions)} preemptions."
+        f"{outcome.policy}: up to {format_count(answer)} requests have begun to answer and up to {format_count(wait)} wait for "
+        f"their first token, queued or read; the cache takes up to {format_bytes(outcome.peak_bytes)} of {format_bytes(budget)}; "
+        f"{format_count(outcome.num_preemptions)} preemptions."
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from inference_bench.accounting.allocation.vllm import DEFAULT_IN_FLIGHT_TOKENS
+from inference_bench.accounting.allocation.vllm_limits import LARGE_CARD, SMALL_CARD
 from inference_bench.report.article_blocks import Block, Bullets, Emphasis, Heading, Line, Link, Paragraph, Strong
 from inference_bench.report.article_tables import cards_table, engines_table, short_table
 from inference_bench.units import format_bytes, format_bytes_binary, format_count, format_number
@@ -147,7 +147,8 @@ def _vllm_words(study: NaiveStudy) -> Line:
     return (
         Strong("vLLM"),
         f" wants {format_bytes_binary(case.pool.admission_bytes)} of free blocks before it admits {case.model}, since a windowed layer "
-        f"also holds the {format_count(DEFAULT_IN_FLIGHT_TOKENS)} tokens in flight while the prompt is read. It then keeps "
+        f"also holds the {format_count(LARGE_CARD.batched_tokens)} tokens in flight while the prompt is read "
+        f"({format_count(SMALL_CARD.batched_tokens)} on cards below 70 GiB and the A100). It then keeps "
         f"{format_bytes_binary(case.pool.steady_bytes)}; {format_bytes_binary(case.count.total_bytes)} are counted.{unmanaged}",
     )
 

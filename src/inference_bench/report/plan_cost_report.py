@@ -97,7 +97,7 @@ def _break_even(found: BreakEven) -> Iterator[Row]:
     yield f"break-even{which}", " ".join(break_even_volume(found, _count, "requests/day")), break_even_words(found)
     if found.replica_buys_per_day is not None:
         carries = f"at the peak it carries {_count(found.replica_carries_per_day)}"
-        yield f"one replica's day buys{which}", f"{_count(found.replica_buys_per_day)} requests", carries
+        yield f"one replica's day buys{which}", f"{_count(found.replica_buys_per_day)} requests/day", carries
 
 
 def _count(requests: float) -> str:

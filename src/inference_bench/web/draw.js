@@ -24,6 +24,7 @@ function prepared(svg, label) {
   const prefix = `d${++drawings}-`;
   return svg
     .replace(/\s(?:font-family|role|aria-roledescription)="[^"]*"/g, "")
+    .replace(/\s(aria-label="[^"]*")/g, ' role="img" $1') // a name needs a role that may have one
     .replace(/<svg\b[^>]*>/, (tag) => {
       const viewBox = /viewBox="[^"]*"/.exec(tag)?.[0] ?? "";
       return `<svg xmlns="http://www.w3.org/2000/svg" ${viewBox} role="img" aria-label="${escaped(label)}">`;
