@@ -240,13 +240,22 @@ def test_who_has_no_token_yet_and_who_answers_are_all_that_wait_and_run(policy: 
 
 
 def test_a_prompt_that_is_being_read_waits_for_its_first_token() -> None:
-    # two of 600 positions come at 0 to a server that reads 256 a step: 256 + 0, 256 + 0, 88 + 168, 1 + 255, 1 + 177, ...
+    # two of 600 positions come at 0 to a server that reads 256 a step: 256 + 0, 256 + 0, 88 + 168, 1 + 255, 1 + 177 and the
+    # first has ended, 1, 1
     asked = generate(Poisson(1.0), Fixed(600), Fixed(3), 2)
     asked = replace(asked, arrival=OpenLoop(array("d", (0.0, 0.0)), "at once", None))
     found = simulate(asked, SETUP, STEPS, engine=Engine.REFERENCE)
     seen = Present.of(found)
-    assert list(found.timeline.waiting) == [0] * 6, "both are taken in at once"
-    assert list(zip(seen.answering, seen.no_token, strict=True)) == [(0, 2), (0, 2), (0, 2), (1, 1), (1, 1), (1, 0)]
+    assert list(found.timeline.waiting) == [0] * 7, "both are taken in at once"
+    assert list(zip(seen.answering, seen.no_token, strict=True)) == [
+        (0, 2),
+        (0, 2),
+        (0, 2),
+        (1, 1),
+        (1, 1),
+        (1, 0),
+        (1, 0),
+    ]
 
 
 def test_who_fails_is_in_no_line() -> None:

@@ -83,6 +83,8 @@ def test_what_is_promised_is_kept_at_full_load_unless_the_step_alone_is_asked_fo
     (tpot,) = [item for item in alone["answer"]["objectives"] if item["name"] == "TPOT"]
     assert tpot["planned_s"] <= tpot["objective_s"] < tpot["full_load_s"]
     assert "--judged-by" not in alone["command"]
+    assert "--judged-by" not in answered("plan", tpot="")["command"], "nothing is judged by it"
+    assert "--judged-by full_load" in answered("plan", tpot="", e2e="60s")["command"]
 
 
 def test_several_machines_are_compared() -> None:

@@ -1,4 +1,4 @@
-"""The same core here and in the browser: generated questions get the same JSON from both, to the last digit."""
+"""The same core here and in the browser: generated questions get the same JSON from both."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from inference_bench.facts.load import known_models
 pytestmark = pytest.mark.browser
 
 SEED = 20261130
-COUNTS = {"fit": 110, "roofline": 60, "plan": 60, "simulate": 24, "article": 6}
+COUNTS = {"fit": 90, "roofline": 50, "plan": 50, "simulate": 20, "article": 6}
 FLOATS_ALIKE = 1e-12  # relative: the two systems' exp, log and pow differ in their last bit
+ROUNDING = 1e-15  # absolute: what a sum is off by is itself a figure of some answers
 # A second worker of the same script, asked one question after another in each view.
 ASK_ALL = """async (requests) => {
   const script = new URL("worker.js", document.querySelector("script[type=module]").src);
@@ -128,7 +129,10 @@ def fields_of(view: str, draw: random.Random) -> dict[str, str]:
 
 
 def small(said: dict[str, str], draw: random.Random) -> dict[str, str]:
-    """A simulation that is over soon in either."""
+    """A simulation that is over soon in either; half of them of a reference profile."""
+    if draw.random() < 0.5:
+        profiles = next(each.options for each in bridge.view("simulate").fields if each.name == "times")
+        said = {"times": draw.choice(profiles)[0]}
     policies = draw.sample(["chunked", "paged", "reserve", "static", "vllm", "sglang"], 2)
     lengths = {
         "prompt_lengths": draw.choice(("512", "uniform:100:900")),
@@ -175,8 +179,8 @@ class Comparison:
         if one != other:
             apart = abs(one - other) / max(abs(one), abs(other))
             self.num_unequal += 1
-            self.furthest = max(self.furthest, apart)
-            if apart > FLOATS_ALIKE:
+            self.furthest = max(self.furthest, 0.0 if abs(one - other) <= ROUNDING else apart)
+            if apart > FLOATS_ALIKE and abs(one - other) > ROUNDING:
                 self.differences.append(f"{at}: {one!r} and {other!r}")
 
 

@@ -180,7 +180,9 @@ def _require_named(values: Values) -> None:
 
 def unused(values: Values) -> tuple[str, ...]:
     """Fields that say nothing as long as another is empty."""
-    return tuple(name for name, needed in _SAY_NOTHING_WITHOUT.items() if not values.text(needed))
+    judged = values.text("tpot") or values.text("e2e")
+    alone = tuple(name for name, needed in _SAY_NOTHING_WITHOUT.items() if not values.text(needed))
+    return alone if judged else (*alone, "judged_by")
 
 
 def _said(values: Values, names: Sequence[str]) -> dict[str, str]:

@@ -101,7 +101,7 @@ class Placer:
     """One model in one set of formats, ready to be placed at any context and number of sequences.
 
     Where:  machine says what vLLM's server takes in one step; placed are the placements that were asked for before:
-            searches come back to the same ones
+            searches come back to the same ones; counted are the layers' weights, once they were
     """
 
     model: LoadedModel
@@ -113,6 +113,7 @@ class Placer:
     split: Split = Split.TENSOR
     machine: HardwareSpec | None = None
     placed: dict[tuple[int, int], Placement] = field(init=False, default_factory=dict, compare=False, repr=False)
+    counted: list[LayerWeights] = field(init=False, default_factory=list, compare=False, repr=False)
 
     def place(self, context: int, sequences: int) -> Placement:
         """What the fullest device holds at this context and number of sequences.
@@ -177,6 +178,11 @@ class Placer:
 
     def layer_weights(self) -> LayerWeights:
         """The bytes of each layer, from the file's tensors or from the stated format."""
+        if not self.counted:
+            self.counted.append(self._count_layers())
+        return self.counted[0]
+
+    def _count_layers(self) -> LayerWeights:
         from inference_bench.accounting.layer_split import planned_layer_weights, stored_layer_weights
         from inference_bench.accounting.weights import loaded_plan
 

@@ -8,7 +8,7 @@ Read next by: plan_report, plan_html.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from inference_bench.origin import Origin
 from inference_bench.predict.cost_curve import BreakEven, break_evens, hosted_prices
@@ -23,8 +23,7 @@ _GIVEN = {
     "a replica",
     "hosted",
     "hosted, prefix cached",
-    "one replica's day buys",
-    "one replica's day buys, prefix cached",
+    "a replica's day buys",
     "owned, price over its years",
     "owned, power while busy",
 }
@@ -93,24 +92,46 @@ def _hosted(answer: Plan) -> Iterator[Row]:
 
 
 def _break_even(found: BreakEven) -> Iterator[Row]:
-    which = f"{', prefix cached' if found.hosted.is_cached else ''}{', owned' if found.machine.is_owned else ''}"
-    yield f"break-even{which}", " ".join(break_even_volume(found, _count, "requests/day")), break_even_words(found)
+    """Where both cost the same, and below it what decides."""
+    is_cached, is_owned = found.hosted.is_cached, found.machine.is_owned
+    which = (
+        ", owned, cached"
+        if is_owned and is_cached
+        else ", owned"
+        if is_owned
+        else ", prefix cached"
+        if is_cached
+        else ""
+    )
+    yield f"break-even{which}", *_said(found)
     if found.replica_buys_per_day is not None:
-        carries = f"at the peak it carries {_count(found.replica_carries_per_day)}"
-        yield f"one replica's day buys{which}", f"{_count(found.replica_buys_per_day)} requests/day", carries
+        carries = f"at the peak it carries {format_count(int(found.replica_carries_per_day))}"
+        name = "an owned one's day buys" if is_owned else "a replica's day buys"
+        yield name, f"{_count(found.replica_buys_per_day)} requests/day", carries
+
+
+def _said(found: BreakEven) -> tuple[str, str]:
+    """The volume, and which side costs less from there on: what break_even_words says, within a column."""
+    first, last = found.requests_per_day, found.for_good_requests_per_day
+    if first is None:
+        return "never: hosted costs less", "at every volume"
+    if first == 0:
+        return "always: replicas cost less", "at every volume"
+    volume = f"{_count(first)} requests/day"
+    if last is None:
+        return volume, "the same there, else more"
+    return volume, "then replicas cost less" if last == first else f"first; for good from {_count(last)}"
 
 
 def _count(requests: float) -> str:
     return format_count(round(requests))
 
 
-def break_even_volume(
-    found: BreakEven, write: Callable[[float], str] = format_number, unit: str = ""
-) -> tuple[str, ...]:
-    """The first volume with its unit; or that it is never met, or that there is nothing to meet."""
+def break_even_volume(found: BreakEven) -> str:
+    """The first volume; or that it is never met, or that there is nothing to meet."""
     if found.requests_per_day is None:
-        return ("never",)
-    return (write(found.requests_per_day), *([unit] if unit else [])) if found.requests_per_day else ("always",)
+        return "never"
+    return format_number(found.requests_per_day) if found.requests_per_day else "always"
 
 
 def break_even_words(found: BreakEven) -> str:
@@ -124,12 +145,12 @@ def break_even_words(found: BreakEven) -> str:
         return "replicas cost less at every volume"
     if first == last:
         return "from there on replicas cost less"
-    return f"first; always less from {_count(last)} on"
+    return f"first; for good from {_count(last)}"
 
 
 def replica_day_words(found: BreakEven) -> str:
     """What decides: what one replica's day would pay for, beside what the replica carries."""
-    carries = f"it carries {_count(found.replica_carries_per_day)} at the peak"
+    carries = f"it carries {format_count(int(found.replica_carries_per_day))} at the peak"
     if found.replica_buys_per_day is None:
         return f"a request costs more power than it is sold for; {carries}"
     return f"one replica's day buys {_count(found.replica_buys_per_day)} hosted requests; {carries}"

@@ -93,9 +93,9 @@ def _money(answer: Plan) -> Iterator[KeyFigure]:
         yield KeyFigure("a million output tokens", usd, "USD", answer.times_origin, beside, detail)
     found = chosen_break_even(answer)
     if found is not None:
-        volume, *unit = break_even_volume(found, unit="requests a day")
-        said = break_even_words(found)
-        yield KeyFigure("break-even", volume, "".join(unit), answer.times_origin, said, replica_day_words(found))
+        volume, said = break_even_volume(found), break_even_words(found)
+        unit = "requests a day" if found.requests_per_day else ""
+        yield KeyFigure("break-even", volume, unit, answer.times_origin, said, replica_day_words(found))
 
 
 def plan_odd(answer: Plan) -> Odd:

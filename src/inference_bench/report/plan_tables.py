@@ -359,7 +359,7 @@ def _slow_rate(answer: Plan) -> float | None:
 def _break_even(answer: Plan) -> str:
     """The first volume at which the staircase of the chart meets the hosted price."""
     found = chosen_break_even(answer)
-    return NOT_AVAILABLE if found is None else break_even_volume(found)[0]
+    return NOT_AVAILABLE if found is None else break_even_volume(found)
 
 
 def status(answers: Sequence[Plan]) -> str:

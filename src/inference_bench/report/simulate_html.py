@@ -53,8 +53,9 @@ SHARES: Final = (
     "the right at the top, a few wait much longer than the others.",
 )
 TIMELINE: Final = (
-    "Requests that run and that wait, and the cache in use under its budget. A queue that still grows when arrivals end is "
-    "an overload: then latencies say how long the run was."
+    "Requests that have begun to answer, and requests without a token yet, queued or with their prompt being read; the cache "
+    "in use under its budget. If those without a token still pile up when arrivals end, the server is overloaded: then "
+    "latencies say how long the run was."
 )
 
 
@@ -233,7 +234,13 @@ def _behind(rows: Sequence[StudyRow]) -> Iterator[KeyFigure]:
         said = f"{format_count(len(behind))} of {format_count(len(rows))}"
         unit = "run" if len(rows) == 1 else "runs"
         yield KeyFigure(
-            "overloaded", said, unit, Origin.SIMULATED, "the queue still grew", "when arrivals ended", is_finding=True
+            "overloaded",
+            said,
+            unit,
+            Origin.SIMULATED,
+            "first tokens fell behind",
+            "as arrivals went on",
+            is_finding=True,
         )
 
 
