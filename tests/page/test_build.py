@@ -19,7 +19,7 @@ import pytest
 from inference_bench import bridge
 from inference_bench.errors import DownloadError, RequestError, StorageError
 from inference_bench.page import build
-from inference_bench.page.build import build_page, transfer_bytes
+from inference_bench.page.build import MANIFEST, build_page, transfer_bytes
 from inference_bench.page.core_archive import core_archive
 from inference_bench.page.vendor import PinnedPackage
 from page.sample import Markup, few_files, folder_content
@@ -233,7 +233,12 @@ def small_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_an_old_page_is_replaced_whole_and_nothing_else_is_left_beside_it(small_page: Path) -> None:
-    (small_page / "assets" / "old.js").write_text("of an older build")
+    old = small_page / "assets" / "old.js"
+    old.write_text("of an older build")
+    manifest = small_page / MANIFEST
+    listed = json.loads(manifest.read_text())
+    listed["files"]["assets/old.js"] = {"sha256": "", "bytes": 0}
+    manifest.write_text(json.dumps(listed))
     before = set(folder_content(small_page))
     build_page(small_page, vendored=few_files)
     assert set(folder_content(small_page)) == before - {"assets/old.js"}
@@ -265,14 +270,35 @@ def test_the_folder_is_found_through_a_link_and_the_link_stays(small_page: Path,
 
 def test_a_folder_with_something_else_in_it_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("three years")
-    with pytest.raises(RequestError, match="holds something that is not such a page; name an empty or a new folder"):
+    with pytest.raises(
+        RequestError, match=r"holds .thesis\.txt., which is not of a page built here; name an empty or a new folder"
+    ):
         build_page(tmp_path, vendored=few_files)
     assert folder_content(tmp_path) == {"thesis.txt": b"three years"}
 
 
+@pytest.mark.parametrize("name", ["CNAME", ".git/HEAD", "assets/notes.txt"])
+def test_a_page_with_something_of_its_owner_in_it_is_refused_and_left_alone(small_page: Path, name: str) -> None:
+    own = small_page / name
+    own.parent.mkdir(exist_ok=True)
+    own.write_text("mine")
+    before = folder_content(small_page)
+    with pytest.raises(RequestError, match=f"holds '{name.partition('/HEAD')[0]}', which is not of a page built here"):
+        build_page(small_page, vendored=few_files)
+    assert folder_content(small_page) == before
+
+
+@pytest.mark.parametrize("manifest", ["{}", "[]", "junk", '{"schema": "inference-bench/page-files/1", "files": 3}'])
+def test_a_file_that_is_called_like_the_list_of_a_page_makes_no_page(tmp_path: Path, manifest: str) -> None:
+    (tmp_path / MANIFEST).write_text(manifest)
+    with pytest.raises(RequestError, match="not of a page built here"):
+        build_page(tmp_path, vendored=few_files)
+    assert (tmp_path / MANIFEST).read_text() == manifest
+
+
 def test_a_file_in_place_of_the_folder_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "page").write_text("a note")
-    with pytest.raises(RequestError, match="not such a page"):
+    with pytest.raises(RequestError, match="not of a page built here"):
         build_page(tmp_path / "page", vendored=few_files)
     assert (tmp_path / "page").read_text() == "a note"
 

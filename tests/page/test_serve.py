@@ -304,7 +304,7 @@ def test_building_over_something_else_is_exit_2_and_leaves_it(
 ) -> None:
     (tmp_path / "thesis.txt").write_text("three years")
     assert main(["page", "build", "--out", str(tmp_path)]) == 2
-    assert "is not such a page" in one_line(capsys)
+    assert "is not of a page built here" in one_line(capsys)
     assert (tmp_path / "thesis.txt").read_text() == "three years"
 
 

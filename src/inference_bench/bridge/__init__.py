@@ -47,17 +47,20 @@ def views() -> tuple[View, ...]:
     return tuple(map(view, _VIEWS))
 
 
-def answer(request: Mapping[str, Any]) -> Json:
+def answer(request: object) -> Json:
     """The whole answer to a question: the last of its steps."""
     *_, last = steps(request)
     return last
 
 
-def steps(request: Mapping[str, Any]) -> Iterator[Json]:
+def steps(request: object) -> Iterator[Json]:
     """An answer as it comes: {"progress": 0 to 1, "said": text} any number of times, answers with is_partial, the answer.
 
     Where:  a question that cannot be answered ends in one error; nothing is raised but for a mistake of this program
     """
+    if not isinstance(request, Mapping):
+        yield {"schema": SCHEMA, "view": "", "error": {"message": "a question is an object with a view", "field": None}}
+        return
     name = str(request.get("view", ""))
     head: Json = {"schema": SCHEMA, "view": name}
     try:

@@ -17,6 +17,7 @@ from inference_bench.page.serve import serve_page
 from inference_bench.units import format_bytes, parse_count
 
 _MAX_PORT: Final = 65_535
+_LOOK_S: Final = 0.5
 
 
 def run(options: argparse.Namespace) -> int:
@@ -48,14 +49,14 @@ def _serve_it(options: argparse.Namespace) -> int:
     folder = Path(options.out)
     if not (folder / MANIFEST).is_file():
         _build(folder)
-    with serve_page(folder, port) as address:
+    with suppress(KeyboardInterrupt), serve_page(folder, port) as address:
         if options.json:
             print_json({"schema": "inference-bench/page-serve/1", "address": address, "folder": str(folder)})
         else:
             print(f"the page is at {address} (Ctrl-C ends it)")
         sys.stdout.flush()
-        with suppress(KeyboardInterrupt):
-            threading.Event().wait()
+        while not threading.Event().wait(_LOOK_S):  # an endless wait may miss the signal that ends it
+            pass
     return 0
 
 

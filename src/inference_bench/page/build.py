@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Final
 
 from inference_bench import bridge
@@ -41,6 +41,7 @@ from inference_bench.render import svg_or_none
 from inference_bench.report.style import STYLE
 
 MANIFEST: Final = "files.json"
+_SCHEMA: Final = "inference-bench/page-files/1"
 _SCRIPTS: Final = ("app.js", "address.js", "take.js", "worker.js", "draw.js", "old.js")
 _PYODIDE_FILES: Final = ("pyodide.mjs", "pyodide.asm.mjs", "pyodide.asm.wasm", "python_stdlib.zip", "pyodide-lock.json")
 _INTERPRETER_IMPORT: Final = "from 'vega-util';"
@@ -139,9 +140,7 @@ def _site(assets: Mapping[str, bytes], vendored: Callable[[PinnedPackage], Mappi
     listed = {
         name: {"sha256": hashlib.sha256(body).hexdigest(), "bytes": len(body)} for name, body in sorted(content.items())
     }
-    content[MANIFEST] = (
-        json.dumps({"schema": "inference-bench/page-files/1", "files": listed}, indent=1) + "\n"
-    ).encode()
+    content[MANIFEST] = (json.dumps({"schema": _SCHEMA, "files": listed}, indent=1) + "\n").encode()
     return content
 
 
@@ -167,21 +166,44 @@ def _licences(vendored: Callable[[PinnedPackage], Mapping[str, bytes]]) -> str:
 
 
 def _require_replaceable(folder: Path) -> None:
-    """A page may be replaced, and nothing else.
+    """A page may be replaced, and nothing else: what no page has listed would be lost.
 
     Raises:  RequestError
     """
     try:
         os.path.realpath(folder)  # Path.exists answers no for a name that cannot be
-        is_free = not folder.exists() or (
-            folder.is_dir() and (not any(folder.iterdir()) or (folder / MANIFEST).is_file())
-        )
+        foreign = _foreign(folder)
     except (OSError, ValueError):
         raise RequestError(f"{str(folder)[:120]!r} cannot be a folder for the page; name another") from None
-    if not is_free:
+    if foreign is not None:
         raise RequestError(
-            f"{str(folder)[:120]!r} holds something that is not such a page; name an empty or a new folder"
+            f"{str(folder)[:120]!r} holds {foreign[:80]!r}, which is not of a page built here; name an empty or a new folder"
         )
+
+
+def _foreign(folder: Path) -> str | None:
+    """The first thing in a folder that the page there has not listed; None for a page alone, or nothing."""
+    if not folder.exists():
+        return None
+    if not folder.is_dir():
+        return folder.name
+    listed = _listed(folder)
+    folders = {parent for name in listed for parent in PurePosixPath(name).parents}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name not in listed and not (path.is_dir() and PurePosixPath(name) in folders):
+            return name
+    return None
+
+
+def _listed(folder: Path) -> frozenset[str]:
+    """The files of the page in a folder, as its manifest names them; none where there is no manifest."""
+    try:
+        found = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return frozenset()
+    is_manifest = isinstance(found, dict) and found.get("schema") == _SCHEMA and isinstance(found.get("files"), dict)
+    return frozenset((*found["files"], MANIFEST)) if is_manifest else frozenset()
 
 
 def _write(folder: Path, content: Mapping[str, bytes]) -> None:

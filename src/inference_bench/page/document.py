@@ -41,6 +41,10 @@ _NO_SCRIPT: Final = (
     "Scripts are off, so this page can only show its first answer and the article. Allow scripts for this page, or use the "
     "command line: pip install inference-bench."
 )
+_ASLEEP: Final = (
+    "The scripts of this page did not start, so only its first answer and the article can be read. Reload it, or use the "
+    "command line: pip install inference-bench."
+)
 _WAITING: Final = "Python is loading; this answer follows by itself."
 _RUN_FIRST: Final = "Set what should be simulated, then start it."
 _ICON: Final = (
@@ -89,6 +93,7 @@ def document(
 </header>
 <p id="status" class="quiet" role="status">{say(_ABOUT)}</p>
 <p id="trouble" class="trouble" role="alert" hidden></p>
+<p id="asleep" class="trouble">{say(_ASLEEP)}</p>
 <noscript><p class="trouble">{say(_NO_SCRIPT)}</p></noscript>
 <main id="main">
 {sections}

@@ -57,9 +57,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._answer(with_body=False)
 
     def _answer(self, *, with_body: bool) -> None:
-        name = urlsplit(self.path).path.lstrip("/") or "index.html"
-        found = self._files.get(name)
-        if found is None:
+        name = _asked(self.path)
+        found = None if name is None else self._files.get(name)
+        if found is None or name is None:
             self.send_error(404)
             return
         packed = found.packed if "gzip" in self.headers.get("Accept-Encoding", "") else None
@@ -81,6 +81,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Nothing is logged: who looks at what stays with them."""
 
 
+def _asked(path: str) -> str | None:
+    """The name of the file that an address asks for; None for what is no address."""
+    try:
+        return urlsplit(path).path.lstrip("/") or "index.html"
+    except ValueError:
+        return None
+
+
 class _File:
     def __init__(self, name: str, body: bytes) -> None:
         suffix = Path(name).suffix
@@ -98,13 +106,24 @@ class PageFiles:
 
         try:
             listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
-            self._files = {name: _File(name, (folder / name).read_bytes()) for name in [*listed, MANIFEST]}
+            self._files = {name: _File(name, _own(folder, name).read_bytes()) for name in [*listed, MANIFEST]}
         except (OSError, ValueError, KeyError, TypeError):
             raise RequestError(f"{str(folder)[:120]!r} holds no page, or a damaged one; build it first") from None
 
     def get(self, name: str) -> _File | None:
         """The file of that name; None for what the page has not."""
         return self._files.get(name)
+
+
+def _own(folder: Path, name: str) -> Path:
+    """A file that lies in the folder itself.
+
+    Raises:  ValueError for one that a name or a link leads to elsewhere
+    """
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder.resolve()):
+        raise ValueError(name)
+    return path
 
 
 @contextmanager

@@ -26,6 +26,7 @@ from shutil import which
 from typing import Final
 
 from inference_bench.errors import DownloadError, StorageError
+from inference_bench.files import open_regular
 from inference_bench.measure.files import cache_folder
 
 _TIMEOUT_S: Final = 600.0
@@ -105,7 +106,8 @@ def vendored_files(package: PinnedPackage, folder: Path | None = None, fetch: Fe
 def _kept(path: Path, package: PinnedPackage) -> bytes | None:
     """The archive that is in the cache folder already, when it is the pinned one."""
     try:
-        content = path.read_bytes()
+        with open_regular(path) as file:
+            content = file.read()
     except OSError:
         return None
     return content if is_pinned(content, package) else None

@@ -24,7 +24,7 @@ _LEAST_S: Final = 1e-9
 _LEAST_YEARS: Final = 1e-3
 _LEAST: Final = 1e-6  # of rates and factors
 _MOST: Final = 1e14  # beyond every price, rate and volume, and far from where floating point ends
-_PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(\d[\d_]*)(\.\d+)?([eE][+-]?\d+)?\s*")
+_PLAIN_NUMBER: Final = re.compile(r"\s*[+-]?(\d+(?:_\d+)*)(\.\d+)?([eE][+-]?\d+)?\s*")
 _LONGEST_TEXT: Final = 4096
 _LONGEST_AMOUNT: Final = 60
 

@@ -37,6 +37,11 @@ const controls = (form) => [...form.elements].filter((each) => each.name);
 
 // ── trouble ──────────────────────────────────────────────────────────────────────────────────────
 
+// What there is to say of a view, while it is the one that is shown.
+function tell(view, said) {
+  if (view === shown) status.textContent = said;
+}
+
 function complain(said, again = null) {
   trouble.textContent = said;
   if (again !== null) {
@@ -145,7 +150,7 @@ function listen(view) {
     event.preventDefault();
     ask(view);
   });
-  form.querySelector(".cancel")?.addEventListener("click", () => core?.postMessage({ kind: "cancel", view }));
+  form.querySelector(".cancel")?.addEventListener("click", () => core?.postMessage({ kind: "cancel", view, id: asking[view] }));
   form.querySelector(".forget")?.addEventListener("click", forget);
 }
 
@@ -168,7 +173,7 @@ function ask(view) {
 // The answer that is shown is of another question than the form now asks.
 function outdate(view) {
   answerOf(view).classList.add("stale");
-  if (isReady) status.textContent = `This answer is of earlier settings; press ${page.views[view].run} for the new one.`;
+  if (isReady) tell(view, `This answer is of earlier settings; press ${page.views[view].run} for the new one.`);
 }
 
 function busy(view, isBusy, progress = 0) {
@@ -184,7 +189,7 @@ function received(view, id, text) {
   const step = JSON.parse(text);
   if ("progress" in step) {
     busy(view, true, step.progress);
-    status.textContent = step.said;
+    tell(view, step.said);
     watch = setTimeout(() => complain("The core has not answered for a while.", restart), ANSWER_PATIENCE_MS);
     return;
   }
@@ -198,9 +203,9 @@ function received(view, id, text) {
 
 function failed(view, { message, field }) {
   answerOf(view).classList.add("stale");
-  const rest = last[view] || page.views[view].first ? " The last good answer stays below." : "";
-  if (field === null || !markWrong(view, field, message)) complain(message + rest);
-  status.textContent = message + rest;
+  const rest = last[view] ? " The last good answer stays below." : "";
+  if (field === null || !markWrong(view, field, message)) complain(`${page.views[view].title}: ${message}.${rest}`);
+  tell(view, `${message}.${rest}`);
 }
 
 function answered(view, step) {
@@ -215,8 +220,8 @@ function answered(view, step) {
   last[view] = step;
   makeSortable(view);
   offer(view, step);
-  status.textContent = step.status;
-  document.title = `${step.status} · inference-bench`;
+  tell(view, step.status);
+  if (view === shown) document.title = `${step.status} · inference-bench`;
   if (!page.views[view].live && isBelow(holder)) holder.scrollIntoView();
   artist?.postMessage({ view, id: asking[view], specs: step.charts });
   if (Object.keys(step.charts).length === 0) sectionOf(view).dataset.drawn = String(asking[view]);
@@ -333,6 +338,7 @@ function show(view) {
     if (link.dataset.view === view) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
+  if (last[view]) tell(view, last[view].status);
 }
 
 // Follow the address: to a view as it stands, or to a question that it asks.
@@ -458,7 +464,7 @@ function blocked(said) {
   clearTimeout(watch);
   isReady = false;
   complain(
-    `What computes the answers could not be started (${said}). The answers shown stay right. Reload the page, try another ` +
+    `What computes the answers could not be started (${said}). The last answer stays below. Reload the page, try another ` +
       "browser, or use the command line: pip install inference-bench.",
     restart,
   );
@@ -481,11 +487,11 @@ function heard(data) {
   if (data.kind === "no files") notMounted(data.said);
   if (data.kind === "trouble") blocked(data.said);
   if (data.kind === "broken") broken(data.said);
-  if (data.kind === "cancelled") {
+  if (data.kind === "cancelled" && data.id === asking[data.view]) {
     clearTimeout(watch);
     busy(data.view, false);
     delete asking[data.view];
-    status.textContent = "Cancelled; the last answer stays.";
+    tell(data.view, "Cancelled; the last answer stays.");
   }
 }
 
@@ -526,6 +532,7 @@ async function keepForOffline() {
 }
 
 function begin() {
+  document.getElementById("asleep").remove();
   tip.className = "tip";
   tip.hidden = true;
   tip.setAttribute("aria-hidden", "true");

@@ -3,3 +3,4 @@ document.getElementById("trouble").textContent =
   "This browser is too old for what computes the answers. The answer shown is right for what it says; for others use a newer " +
   "browser, or the command line: pip install inference-bench.";
 document.getElementById("trouble").hidden = false;
+document.getElementById("asleep").hidden = true;

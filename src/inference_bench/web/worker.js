@@ -1,7 +1,7 @@
 // Runs the Python core, off the page's own thread. It knows no figure and no formula.
 //
-// In:   {kind: "ask", view, id, request}, {kind: "cancel", view}, {kind: "files", files}
-// Out:  {kind: "ready", seconds}, {kind: "step", view, id, step (JSON text)}, {kind: "cancelled", view},
+// In:   {kind: "ask", view, id, request}, {kind: "cancel", view, id}, {kind: "files", files}
+// Out:  {kind: "ready", seconds}, {kind: "step", view, id, step (JSON text)}, {kind: "cancelled", view, id},
 //       {kind: "files", path} or {kind: "no files", said}, {kind: "trouble", said} where it cannot start, and
 //       {kind: "broken", said} where it cannot go on
 //
@@ -69,7 +69,7 @@ async function work() {
     while (asked.size > 0 || running.size > 0) await turn();
     isWorking = false;
   } catch (error) {
-    postMessage({ kind: "broken", said: String(error?.message ?? error) }); // Python itself fell over: nothing more comes
+    postMessage({ kind: "broken", said: lastLine(error) }); // Python itself fell over: nothing more comes
   }
 }
 
@@ -103,13 +103,15 @@ onmessage = ({ data }) => {
   if (data.kind === "cancel") {
     const isThere = asked.delete(data.view) || running.has(data.view);
     end(data.view);
-    if (isThere) postMessage({ kind: "cancelled", view: data.view }); // else its answer is on the way
+    if (isThere) postMessage({ kind: "cancelled", view: data.view, id: data.id }); // else its answer is on the way
   }
   if (data.kind === "files") loaded.then(() => mount(data.files)).catch(unmounted);
   work();
 };
 
-const troubled = (error) => postMessage({ kind: "trouble", said: String(error?.message ?? error) });
+// The last line of what went wrong: of Python's own reports it is the one that says it.
+const lastLine = (error) => String(error?.message ?? error).trim().split("\n").at(-1).slice(0, 160);
+const troubled = (error) => postMessage({ kind: "trouble", said: lastLine(error) });
 const loaded = load().catch(troubled);
 // a part of Python that cannot be fetched is complained of beside the promise that waits for it
 addEventListener("unhandledrejection", (event) => {

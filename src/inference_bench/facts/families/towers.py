@@ -46,7 +46,7 @@ def towers(fields: Fields, design: Design, assumptions: list[str]) -> tuple[Part
 def _names_whole_class(fields: Fields) -> bool:
     """Whether the config names a class that holds the tower, where a text class could read it as well."""
     classes = fields.values.get("architectures")
-    return isinstance(classes, list) and bool(classes) and classes[0] in WHOLE_CLASSES
+    return isinstance(classes, list) and bool(classes) and str(classes[0]) in WHOLE_CLASSES
 
 
 def _unlike(kind: str, vision: Fields, top: Fields) -> bool:

@@ -144,7 +144,7 @@ def _state(workload: Workload, setup: ServerSetup, step_time: StepTime, objectiv
     block, longest = setup.memory.block_size, longest_request(workload)
     ring = 1 << (max(asked.output_tokens) + 1).bit_length()
     window_ring = max((limit for limit, *_ in classes if limit <= longest), default=0) + 2
-    gap_room = max(_GAP_ROOM, 2 * max(asked.output_tokens), 4 * setup.scheduler.max_running)
+    gap_room = max(_GAP_ROOM, 2 * max(asked.output_tokens), 4 * min(count, setup.scheduler.max_running))
     points = TIMELINE_POINTS
     return State(
         counter=make.ints(_counters(workload, setup, len(classes), ring, window_ring, longest, gap_room)),
