@@ -22,6 +22,7 @@ from bridge.asking import (
     steps,
 )
 from inference_bench import bridge
+from inference_bench.accounting import layer_split
 from inference_bench.bridge.fields import MAX_CONFIG_CHARS, MAX_FIELD_CHARS, Field, View
 from inference_bench.cli.main import build_parser
 from inference_bench.errors import InferenceBenchError
@@ -255,6 +256,33 @@ def test_a_text_that_begins_like_an_option_is_not_taken_for_one(
     found = answered("fit", **{**OWN, "memory": "24GB", "weights": " q4_k_m "})
     assert "$" not in found["command"]
     assert on_the_command_line(found, tmp_path, monkeypatch, capsys) == found["answer"]
+
+
+@pytest.mark.parametrize(
+    "text", ["[" * 100_000, '{"a":' * 50_000 + "1" + "}" * 50_000, json.dumps({"a": [[[]] * 300]})]
+)
+def test_a_config_nested_too_deeply_is_refused_before_a_parser_falls_over_it(text: str) -> None:
+    """Python in a browser ends for good where this one raises RecursionError."""
+    field, message = refused("fit", config=text)
+    assert field == "config"
+    assert ("is nested too deeply: more than 200 arrays and objects" in message) is (len(text) > 10_000)
+
+
+def test_what_would_fit_on_several_devices_is_found_without_weighing_the_layers_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    weighed = []
+    weigh = layer_split.planned_layer_weights
+
+    def counted(*given: Any) -> Any:
+        weighed.append(given)
+        return weigh(*given)
+
+    monkeypatch.setattr(layer_split, "planned_layer_weights", counted)
+    fields = {**OWN, "memory": "8GB", "devices": "8", "split": "pipeline", "sequences": "300", "compute": ""}
+    found = answered("fit", **fields, model="Mixtral-8x7B-v0.1")
+    assert found["answer"]["fits"] is False
+    assert 1 < len(weighed) < 200  # once for each combination of formats, and not for each context that is tried
 
 
 def test_fit_that_does_not_fit_answers_first_and_adds_what_would_fit() -> None:

@@ -1,4 +1,4 @@
-"""One Chromium and one built page a session, and one open calculator that tests take in turns: it loads for seconds."""
+"""One built page a session, one Chromium a module, and in it one open calculator that tests take in turns: it loads for seconds."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from inference_bench.page.serve import serve_page
 from page.sample import built_page
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chrome() -> Iterator[Any]:
+    """Ended with its module: while it runs, nothing else in this process may have an event loop."""
     sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = chromium()
     if executable is None:

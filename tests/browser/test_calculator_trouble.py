@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import time
@@ -216,12 +217,12 @@ def test_all_files_of_a_sharded_model_are_read_together(calculator: Calculator, 
 
 
 def test_a_file_let_go_over_the_page_is_taken_as_a_chosen_one(calculator: Calculator, tmp_path: Path) -> None:
-    content = list(write_gguf(tmp_path / "m.gguf").read_bytes())
+    content = base64.b64encode(write_gguf(tmp_path / "m.gguf").read_bytes()).decode()
     before = calculator.asked()
     calculator.page.evaluate(
         """(content) => {
           const dataTransfer = new DataTransfer();
-          dataTransfer.items.add(new File([new Uint8Array(content)], "let go.gguf"));
+          dataTransfer.items.add(new File([Uint8Array.from(atob(content), (char) => char.charCodeAt(0))], "let go.gguf"));
           document.body.dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
         }""",
         content,

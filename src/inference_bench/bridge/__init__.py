@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from inference_bench.bridge.fields import FieldError, Json, Values, View
 from inference_bench.errors import InferenceBenchError
