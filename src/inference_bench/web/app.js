@@ -6,6 +6,7 @@ import * as address from "./address.js";
 import * as take from "./take.js";
 
 const LOADING_PATIENCE_MS = 60_000;
+const NUM_ARTISTS = 2; // charts of one answer are drawn side by side
 const ANSWER_PATIENCE_MS = 15_000;
 const ADDRESS_DELAY_MS = 300;
 const NARROW_PX = 665; // as page.css has it
@@ -17,11 +18,12 @@ const trouble = document.getElementById("trouble");
 const tip = document.createElement("div");
 const views = Object.keys(page.views);
 const last = {}; // view → its last good answer
+const waitingCharts = {}; // view → places that are not drawn yet
 const asking = {}; // view → id of its newest question
 const touched = new Set(); // fields that the reader has filled in
 let shown = views[0];
 let core = null;
-let artist = null;
+let artists = null;
 let isReady = false;
 let file = null; // {path, names}: what was dropped
 let questions = 0;
@@ -223,7 +225,8 @@ function answered(view, step) {
   tell(view, step.status);
   if (view === shown) document.title = `${step.status} · inference-bench`;
   if (!page.views[view].live && isBelow(holder)) holder.scrollIntoView();
-  artist?.postMessage({ view, id: asking[view], specs: step.charts });
+  waitingCharts[view] = new Set(Object.keys(step.charts));
+  artists?.forEach((artist, index) => artist.postMessage({ view, id: asking[view], specs: shareOf(step.charts, index) }));
   if (Object.keys(step.charts).length === 0) sectionOf(view).dataset.drawn = String(asking[view]);
   remember(view);
 }
@@ -239,9 +242,12 @@ function drawn({ view, id, place, svg, said }) {
   const figure = holder.closest("figure");
   delete figure.dataset.empty;
   if (svg && !figure.querySelector(".chart-tools")) figure.querySelector("figcaption").append(chartTools());
-  const { charts } = last[view];
-  if (place === Object.keys(charts).at(-1)) sectionOf(view).dataset.drawn = String(id);
+  waitingCharts[view].delete(place);
+  if (waitingCharts[view].size === 0) sectionOf(view).dataset.drawn = String(id);
 }
+
+const shareOf = (charts, index) =>
+  Object.fromEntries(Object.entries(charts).filter((_, position) => position % NUM_ARTISTS === index));
 
 // Heads that name an order ask for it; the sorting is the core's.
 function makeSortable(view) {
@@ -499,7 +505,7 @@ function ready(seconds) {
   clearTimeout(watch);
   calm();
   isReady = true;
-  artist ??= startArtist(); // not before: it would take time from Python
+  artists ??= Array.from({ length: NUM_ARTISTS }, startArtist); // not before: it would take time from Python
   status.textContent = `Python is here, after ${seconds.toFixed(1)} s; from now on no network is needed.`;
   document.documentElement.dataset.ready = "";
   if (waitingFiles !== null) dropped(waitingFiles);
@@ -558,6 +564,7 @@ function begin() {
       "This browser has no WebAssembly, which the answers need. The answer below is right for what it says; for others use a " +
         "newer browser, or the command line: pip install inference-bench.",
     );
+    for (const waiting of document.querySelectorAll(".answer > .quiet")) waiting.textContent = "This answer needs a newer browser.";
     follow(true);
     return;
   }

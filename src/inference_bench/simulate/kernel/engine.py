@@ -215,7 +215,7 @@ def _counters(
         at.FIRST_PREFILL: at.NONE,
         at.LAST_LATE: at.NONE,
         at.STRIDE: 1,
-        at.MAX_RUNNING: settings.max_running,
+        at.MAX_RUNNING: min(settings.max_running, len(workload.requests)),
         at.BUDGET: settings.budget,
         at.ADMISSION_LIMIT: int(settings.admission_share * memory.budget_bytes),
         at.MEMORY: memory.budget_bytes,
