@@ -34,7 +34,9 @@ bench: $(VENV)/.dev
 	$(BIN)/python benchmarks/plan.py
 	$(BIN)/python benchmarks/score.py
 	$(BIN)/python benchmarks/simulate.py
+	$(BIN)/python benchmarks/arrival_proof.py
 	$(BIN)/python benchmarks/page.py
+	$(BIN)/python benchmarks/load_client.py
 
 # the efficiencies that ship, fitted again: make fit-efficiency TABLES=folder/of/csv
 fit-efficiency: $(VENV)/.dev need-tables

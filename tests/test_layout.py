@@ -13,7 +13,10 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "inference_bench"
 FILES = sorted(SOURCE.rglob("*.py"))
 PURE = [
-    "errors", "files", "units", "stats", "origin", "records", "metrics", "workload", "roofline", "compare", "charts",
+    "errors", "files", "units", "stats", "origin", "records", "failure_view", "metrics",
+    "arrival_proof", "arrival_proof.asked", "arrival_proof.concurrency", "arrival_proof.fit_tests", "arrival_proof.proof",
+    "definitions", "definitions.recomputed", "definitions.rules", "definitions.samples", "report.proof_report",
+    "workload", "roofline", "compare", "charts",
     "facts", "facts.config", "facts.families", "facts.formats", "facts.gguf", "facts.gguf_model", "facts.hardware", "facts.load",
     "facts.mixers", "facts.model_files", "facts.models", "facts.quantization", "facts.quantization_methods", "facts.safetensors",
     "facts.safetensors_index", "facts.safetensors_model",
@@ -38,6 +41,8 @@ PURE = [
     "charts.accuracy", "charts.batch_panels", "charts.break_even", "charts.ceilings", "charts.context", "charts.labels",
     "charts.memory", "charts.other_roofs", "charts.roof_plot", "charts.roofline", "predict.context_curve", "predict.cost_curve",
     "predict.memory_parts", "report.score_json", "report.score_report",
+    "conform", "conform.fault_cases", "conform.framing_cases", "conform.oracle", "conform.pacing", "conform.script",
+    "conform.shape_cases", "conform.table",
     "workload.arrivals", "workload.burstiness", "workload.chat_trace", "workload.checks", "workload.generate", "workload.lengths",
     "workload.requests", "workload.servegen", "workload.shared", "workload.trace_formats", "workload.trace_source",
     "workload.trace_values", "workload.traces",

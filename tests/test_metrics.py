@@ -58,6 +58,26 @@ def test_tpot_divides_by_the_servers_tokens_and_not_by_chunks() -> None:
     assert not has_one_token_per_chunk(in_chunks_of_four)
 
 
+def test_tpot_leaves_out_all_tokens_of_the_first_chunk_where_they_are_known() -> None:
+    # 20 tokens in five chunks of 4, 80 ms apart: 20 ms a token, where n - 1 would say 16.8
+    times_s = [2.0, 2.08, 2.16, 2.24, 2.32]
+    assert tpot_s(request(*times_s, tokens=20, chunk_tokens=(4,) * 5)) == pytest.approx(0.02)
+    assert tpot_s(request(*times_s, tokens=20)) == pytest.approx(0.32 / 19)
+    assert tpot_s(request(2.0, 3.0, tokens=4, chunk_tokens=(4, 0))) is None
+
+
+def test_the_second_view_counts_failures_at_infinity_and_time_outs_beyond_the_wait() -> None:
+    good = [request(2.0, 3.0, tokens=2) for _ in range(8)]
+    slow = request(tokens=None, status=RequestStatus.TIMED_OUT, end_s=61.0)
+    metrics = summarise([*good, slow, replace(slow, status=RequestStatus.FAILED)])
+    view = metrics.all_requests.ttft_s
+    assert metrics.ttft_s is not None
+    assert view is not None
+    assert (metrics.ttft_s.p99, view.p50.value_s, view.count) == (1.0, 1.0, 10)
+    assert (view.p90.value_s, view.p90.above_s) == (None, None)  # position 8.1 of 0 to 9 touches the failure
+    assert summarise([*good, slow]).all_requests.ttft_s.p99.above_s == 60.0  # type: ignore[union-attr]
+
+
 @pytest.mark.parametrize(
     "record", [request(2.0, tokens=1), request(2.0, 3.0), request(2.0, tokens=5), request(tokens=5), request()]
 )

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from inference_bench.errors import TooFewSamplesError
+from inference_bench.failure_view import FailurePercentiles, failure_percentiles
 from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.stats import Interval, quantile, quantile_interval
 
@@ -69,15 +70,17 @@ def time_to_close_s(record: RequestRecord) -> float:
 def tpot_s(record: RequestRecord) -> float | None:
     """Time per output token after the first, of one request.
 
-    Formula:  (E2E - TTFT) / (n - 1)              Where: n output tokens, as the server counts them
-    Unit:     seconds; None below two tokens, without a token count, or without content
-    Ignores:  further tokens in the first chunk (then the true figure is larger), and a closing token that has no
-              text, such as end-of-sequence, which the server counts (then it is larger too)
-    Source:   vLLM's and SGLang's TPOT, AIPerf's "inter token latency"; GuideLLM's TPOT divides E2E by n instead
+    Formula:  (E2E - TTFT) / (n - k)              Where: n output tokens, as the server counts them; k those of the
+              first chunk, 1 where the server does not say
+    Unit:     seconds; None below two tokens, without a token count, without content, or with all in the first chunk
+    Ignores:  further tokens in the first chunk where their number is not known (then the true figure is larger), and a
+              closing token that has no text, such as end-of-sequence, which the server counts (then it is larger too)
+    Source:   vLLM's and SGLang's TPOT, AIPerf's "inter token latency", but for k; GuideLLM's TPOT divides E2E by n
     """
-    if record.output_tokens is None or record.output_tokens < 2 or len(record.chunk_times_s) < 2:
+    if record.output_tokens is None or len(record.chunk_times_s) < 2:
         return None
-    return (record.chunk_times_s[-1] - record.chunk_times_s[0]) / (record.output_tokens - 1)
+    num_later = record.output_tokens - (record.chunk_tokens[0] if record.chunk_tokens else 1)
+    return (record.chunk_times_s[-1] - record.chunk_times_s[0]) / num_later if num_later > 0 else None
 
 
 def chunk_gaps_s(record: RequestRecord) -> tuple[float, ...]:
@@ -151,6 +154,15 @@ class Objective:
 
 
 @dataclass(frozen=True, slots=True)
+class AllRequests:
+    """The second view: times over all requests, those that failed at +∞. None: no request."""
+
+    ttft_s: FailurePercentiles | None
+    e2e_s: FailurePercentiles | None
+    tpot_s: FailurePercentiles | None
+
+
+@dataclass(frozen=True, slots=True)
 class Metrics:
     """What a set of measured requests says. None: no sample.
 
@@ -175,6 +187,7 @@ class Metrics:
     num_one_token_per_chunk: int
     shared_stamp_fraction: float | None
     token_sources: dict[str, int]
+    all_requests: AllRequests
 
 
 def summarise(
@@ -209,6 +222,9 @@ def summarise(
         num_one_token_per_chunk=len(per_token),
         shared_stamp_fraction=gaps_s.count(0.0) / len(gaps_s) if gaps_s else None,
         token_sources=dict(Counter(record.token_count_source.value for record in completed)),
+        all_requests=AllRequests(
+            *(failure_percentiles((r, of(r)) for r in measured) for of in (ttft_s, e2e_s, tpot_s))
+        ),
     )
 
 

@@ -33,9 +33,10 @@ class Stage(StrEnum):
 
 
 class TokenCountSource(StrEnum):
-    """Who counted the output tokens. Chunks are never silently taken for tokens."""
+    """Who counted the output tokens, the first that did. Chunks are never silently taken for tokens, nor is what was asked for."""
 
     SERVER_USAGE = "server_usage"
+    SERVER_TOKEN_IDS = "server_token_ids"  # one by one, beside the text of each chunk
     TOKENIZER = "tokenizer"
     SCHEDULER = "scheduler"  # the simulator, which knows
     UNKNOWN = "unknown"
@@ -59,7 +60,8 @@ class RequestRecord:
     Unit:     every `_s` is seconds since the run began, on a monotonic clock
     Where:    planned_s is when the schedule said to send (closed loop: when the slot became free);
               chunk_times_s are the arrivals of chunks that carry content, in any channel: role-only chunks,
-              keep-alives and the usage chunk are not in it; end_s is the last byte or the failure
+              keep-alives and the usage chunk are not in it; end_s is the last byte or the failure; chunk_tokens are the
+              output tokens that came with each of these chunks, empty where the server did not say
     Ignores:  what was said: neither prompt nor output text is kept
     """
 
@@ -81,3 +83,4 @@ class RequestRecord:
     error: str | None = None
     group: str = ""  # which part of the run it belongs to, such as one point of a sweep
     server_timings: ServerTimings | None = None
+    chunk_tokens: tuple[int, ...] = ()

@@ -100,3 +100,23 @@ def test_a_question_that_is_wrong_ends_with_2_before_anything_is_sent(
     assert main(["load", server.url("steady"), "--served-model", "m", "--runs", str(tmp_path), *options]) == 2
     assert len(server.requests) == before
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_run_proves_its_arrivals_and_says_what_other_tools_would_have_printed(run: Run) -> None:
+    found = run.json("--rate", "50", "--requests", "40", "--output-tokens", "3")
+    proof = found["arrivals_proof"]
+    assert (proof["process"], proof["num_requests"], proof["asked_rate"]) == ("poisson", 40, 50.0)
+    assert proof["verdict"] in {"kept", "broken"}  # of this machine's lateness, which others share
+    assert 0 <= proof["plan_fit"]["ks"] <= 1
+    assert proof["realised_rate"] == pytest.approx(found["realised_rate"])
+    ttft = {tool: metrics["ttft"]["p50_s"] for tool, metrics in found["definitions"].items()}
+    assert ttft["inference-bench"] == ttft["MLPerf"] == found["ttft_s"]["p50"] > ttft["vLLM"]
+    assert found["all_requests"]["ttft_s"]["p50"] == {"value_s": found["ttft_s"]["p50"], "above_s": None}
+
+
+def test_the_text_has_the_verdict_and_on_demand_the_definitions(run: Run) -> None:
+    text = run.text("--concurrency", "2", "--requests", "30", "--output-tokens", "3")
+    assert "closed loop of 2, 30 requests" in " ".join(text.split())
+    assert "2 at most" in " ".join(text.split())
+    assert "GuideLLM" not in text
+    assert "(l − s)/n" in run.text("--output-tokens", "3", "--definitions")

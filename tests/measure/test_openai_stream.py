@@ -23,6 +23,7 @@ from inference_bench.measure.openai_stream import (
     SseDecoder,
     StreamEvent,
     Timings,
+    TokenIds,
     Usage,
     error_message,
     one_line,
@@ -396,7 +397,59 @@ def test_a_finished_stream_without_done_is_complete_and_says_so() -> None:
     assert remark == "the stream ended after the finish reason and before [DONE]"
 
 
+@pytest.mark.parametrize(("counted", "is_said"), [(0, True), (1, True), (2, False), (3, False)])
+def test_fewer_tokens_counted_than_chunks_sent_is_said_and_the_count_stands(counted: int, is_said: bool) -> None:
+    usage = {"choices": [], "usage": {"prompt_tokens": 4, "completion_tokens": counted}}
+    reply = reply_of(CHUNK, CHUNK, FINISH, usage, "[DONE]")
+    remark = f"the server counts {counted} tokens but sent 2 chunks with content" if is_said else None
+    assert reply.verdict() == (RequestStatus.COMPLETED, remark)
+    assert reply.usage == Usage(4, counted, None)
+
+
 @pytest.mark.parametrize("reason", ["sk-abc123", "the prompt was this", "a" * 41, "naïve"])
 def test_a_reason_that_is_not_one_plain_word_is_not_kept(reason: str) -> None:
     chunk = {"choices": [{"index": 0, "text": "", "finish_reason": reason}]}
     assert parse_payload(json.dumps(chunk)) == (Finish("other"),)
+
+
+def reply_with(*payloads: tuple[StreamEvent, ...]) -> Reply:
+    reply = Reply()
+    for number, events in enumerate(payloads):
+        reply.add(events, float(number))
+    return reply
+
+
+def test_usage_in_every_chunk_says_how_many_tokens_each_holds() -> None:
+    # the role chunk counts nothing; 4, 4 and 2 tokens; a closing token without text is in no chunk
+    reply = reply_with(
+        (RoleOnly(), Usage(9, 0, None)),
+        *((text(5), Usage(9, upto, None)) for upto in (4, 8, 10)),
+        (Finish("stop"), Usage(9, 11, None)),
+    )
+    assert reply.chunk_tokens == (4, 4, 2)
+
+
+@pytest.mark.parametrize(
+    "payloads",
+    [
+        (),
+        ((text(5),), (text(5), Usage(9, 8, None))),
+        ((text(5), Usage(9, 8, None)), (text(5), Usage(9, 4, None))),
+        ((text(5), Usage(9, None, None)),),
+    ],
+)
+def test_counts_that_are_missing_or_shrink_say_nothing_of_chunks(payloads: tuple[tuple[StreamEvent, ...], ...]) -> None:
+    assert reply_with(*payloads).chunk_tokens == ()
+
+
+def test_token_ids_beside_the_text_are_counted_and_never_kept() -> None:
+    payload = json.dumps({"choices": [{"index": 0, "delta": {"content": "abc"}, "token_ids": [7, 8, 9]}]})
+    events = parse_payload(payload)
+    assert events == (text(3), TokenIds(3))
+    reply = reply_with(events, events)
+    assert (reply.chunk_tokens, reply.num_token_ids) == ((3, 3), 6)
+    assert parse_payload(json.dumps({"choices": [{"text": "a", "token_ids": None}]})) == (text(1),)
+
+
+def test_timings_in_every_chunk_count_where_usage_does_not() -> None:
+    assert reply_with(*((text(2), Timings(ServerTimings(output_tokens=n))) for n in (1, 3))).chunk_tokens == (1, 2)

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import socket
 import ssl
-import subprocess
 import time
 from collections.abc import Iterator
 from itertools import pairwise
@@ -15,7 +13,9 @@ from pathlib import Path
 import pytest
 
 from inference_bench.errors import ServerError, StreamError
+from inference_bench.measure import wire
 from inference_bench.measure.http1 import Limits, RunClock, Timeouts
+from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.measure.sender import Ask, Sender, get_json, post_json
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.origin import Origin
@@ -37,12 +37,17 @@ def server() -> Iterator[TruthServer]:
 
 
 def send(
-    target: Target, timeouts: Timeouts = QUICK, limits: Limits | None = None, num_tokens: int = NUM_TOKENS
+    target: Target,
+    timeouts: Timeouts = QUICK,
+    limits: Limits | None = None,
+    num_tokens: int = NUM_TOKENS,
+    stamps: StampSource = StampSource.KERNEL,
 ) -> RequestRecord:
     async def one() -> RequestRecord:
         clock = RunClock()
         ask = Ask("r1", PROMPT, num_tokens, clock(), Stage.MEASURE, "g")
-        return await Sender(target, clock, timeouts, limits).send(ask, target.build_body(PROMPT, num_tokens))
+        sender = Sender(target, clock, timeouts, limits, stamps)
+        return await sender.send(ask, target.build_body(PROMPT, num_tokens))
 
     return asyncio.run(one())
 
@@ -332,21 +337,6 @@ def test_time_limits_must_be_real(limit: dict[str, float]) -> None:
         Timeouts(**limit)
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key and a self-signed certificate for 127.0.0.1 in one file."""
-    if shutil.which("openssl") is None:
-        pytest.skip("needs the openssl command to make a certificate")
-    folder = tmp_path_factory.mktemp("tls")
-    command = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=127.0.0.1 -addext subjectAltName=IP:127.0.0.1"
-    )
-    subprocess.run(
-        [*command.split(), "-keyout", "key.pem", "-out", "cert.pem"], cwd=folder, check=True, capture_output=True
-    )
-    return folder
-
-
 @pytest.fixture
 def tls_server(certificate: Path) -> Iterator[TruthServer]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -378,18 +368,21 @@ def test_https_to_a_plain_port_is_a_failure(server: TruthServer) -> None:
     assert "TLS failed" in record.error
 
 
-def test_nagle_is_off_on_every_connection(server: TruthServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from inference_bench.measure import http1
-
+@pytest.mark.parametrize("stamps", StampSource)
+def test_nagle_is_off_on_every_connection(
+    server: TruthServer, monkeypatch: pytest.MonkeyPatch, stamps: StampSource
+) -> None:
     seen = list[int]()
-    original = http1.Wire.connection_made
+    original = wire.Wire._begin
 
-    def spy(wire: http1.Wire, transport: asyncio.BaseTransport) -> None:
-        seen.append(transport.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
-        original(wire, transport)
+    def spy(begun: wire.Wire) -> None:
+        transport = getattr(begun, "_transport", None)
+        connection = transport.get_extra_info("socket") if transport else begun._socket  # type: ignore[attr-defined]
+        seen.append(connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+        original(begun)
 
-    monkeypatch.setattr(http1.Wire, "connection_made", spy)
-    send(Target(server.url("steady")))
+    monkeypatch.setattr(wire.Wire, "_begin", spy)
+    send(Target(server.url("steady")), stamps=stamps)
     assert seen
     assert all(seen)
 

@@ -63,6 +63,7 @@ RECORDS = st.builds(
     error=TEXTS,
     group=st.text(max_size=5),
     server_timings=st.none() | TIMINGS,
+    chunk_tokens=st.lists(st.integers(0, 2**20), max_size=4).map(tuple),
 )
 
 
@@ -77,6 +78,14 @@ def test_a_record_comes_back_exactly_as_it_was(record: RequestRecord) -> None:
     line = record_to_json(record)
     assert "\n" not in line
     assert record_from_json(line) == record
+
+
+def test_a_record_of_a_version_without_tokens_of_chunks_is_read(run: RunFolder) -> None:
+    line = record_to_json(replace(RECORD, chunk_tokens=(1, 1)))
+    assert record_from_json(line) == replace(RECORD, chunk_tokens=(1, 1))
+    assert record_from_json(line.replace(',"chunk_tokens":[1,1]', "")) == RECORD
+    with pytest.raises(ValueError, match="its fields"):
+        record_from_json(line.replace('"planned_s":0.1,', ""))
 
 
 def test_records_come_back_in_the_order_they_were_written(run: RunFolder) -> None:

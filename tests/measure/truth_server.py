@@ -165,6 +165,18 @@ def slow(reply: Reply) -> None:
 
 
 @behaviour
+def unhurried(reply: Reply) -> None:
+    """As steady, but 60 ms a token."""
+    reply.head()
+    for _ in range(reply.request.num_tokens):
+        reply.wait(0.06)
+        reply.content()
+    reply.finish()
+    reply.usage()
+    reply.done()
+
+
+@behaviour
 def at_once(reply: Reply) -> None:
     """As steady, but all in one write."""
     chunk = json.dumps({"choices": [{"index": 0, "text": "a"}]})

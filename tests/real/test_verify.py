@@ -139,7 +139,7 @@ def test_no_prompt_or_generated_text_is_left_in_a_run_folder(tmp_path: Path, ser
     text = " ".join(path.read_text(encoding="utf-8") for path in folder.iterdir())
     found = {word for word in WORDS if len(word) > 5 and f" {word} " in text}
     assert len(text) > 100
-    assert found <= {"server", "system"}
+    assert found <= {"server", "system", "number"}  # words of this program's own sentences
 
 
 def children_of(pid: int) -> list[int]:

@@ -40,7 +40,7 @@ def run(options: argparse.Namespace) -> int:
     if options.json:
         print_json(found)
     else:
-        print(load_text(result))
+        print(load_text(result, options.definitions))
     return 0 if result.metrics.requests.completed else 3
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from inference_bench import __version__
+from inference_bench.cli.conform_options import add_conform_options
 from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
@@ -66,6 +67,7 @@ def build_parser() -> Parser:
         _add_probe,
         _add_verify,
         _add_load,
+        _add_conform,
         _add_report,
         _add_page,
     ):
@@ -289,10 +291,7 @@ def _add_server_options(parser: Parser) -> None:
 
 def _add_verify(commands: Commands[Parser]) -> None:
     parser = _command(
-        commands,
-        "verify",
-        "measure a real server against ceilings; with no URL, the embedded engine and model",
-        "verify",
+        commands, "verify", "measure a real server against ceilings; with no URL, the embedded engine", "verify"
     )
     parser.add_argument("url", metavar="URL", nargs="?", help="a server that is already running")
     parser.add_argument(
@@ -316,8 +315,13 @@ def _add_load(commands: Commands[Parser]) -> None:
         metavar="C",
         help="requests in flight at once, each sent when one ends; default 1 where there is no rate and no trace",
     )
+    parser.add_argument("--definitions", action="store_true", help="also what other tools would have printed")
     add_workload_options(parser, has_seed=False, defaults=LOAD_DEFAULTS)
     _add_server_options(parser)
+
+
+def _add_conform(commands: Commands[Parser]) -> None:
+    add_conform_options(_command(commands, "conform", "which load generators say what really happened", "conform"))
 
 
 def _add_report(commands: Commands[Parser]) -> None:

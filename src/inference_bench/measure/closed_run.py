@@ -13,7 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from inference_bench.arrival_proof import ArrivalProof, prove_arrivals
+from inference_bench.definitions import Recomputed, recompute
 from inference_bench.errors import RequestError
+from inference_bench.measure.client_health import health_values
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import MOST_IN_FLIGHT, ClientHealth, LoadOptions, run_load
@@ -68,6 +71,8 @@ class LoadRun:
     client: MachineIdentity
     endpoint: str
     versions: Mapping[str, str]
+    arrivals: ArrivalProof
+    definitions: tuple[Recomputed, ...]
 
 
 def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = None) -> LoadRun:
@@ -104,6 +109,7 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         )
         warm = warm_up(target, prompts, load)
         result = run_load(warm.target, workload, replace(load, group="measure"))
+    folder.update_meta({"client": health_values(result.health)})
     metrics = summarise(result.records)
     return LoadRun(
         target=target.base_url,
@@ -117,6 +123,8 @@ def measure_load(request: LoadRequest, progress: Callable[[str], None] | None = 
         client=identify_machine(),
         endpoint=request.endpoint,
         versions=software_versions(),
+        arrivals=prove_arrivals(result.records, workload.arrival),
+        definitions=recompute(result.records),
     )
 
 

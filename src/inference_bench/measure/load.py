@@ -22,12 +22,14 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from inference_bench.errors import MeasurementError
+from inference_bench.measure.client_health import ClientHealth as ClientHealth
+from inference_bench.measure.client_health import ProcessWatch, judge_client
 from inference_bench.measure.http1 import RunClock, Timeouts
+from inference_bench.measure.kernel_stamps import StampSource, keep_stamping
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.sender import Ask, Sender
 from inference_bench.measure.target import STREAM_OPTIONS, Target
 from inference_bench.records import RequestRecord, RequestStatus, Stage
-from inference_bench.stats import quantile
 from inference_bench.workload import OpenLoop, Workload
 
 NUM_HOPELESS: Final = 5
@@ -40,18 +42,6 @@ _FIELD_REFUSED: Final = re.compile(
 )
 _BUSY_STATUS: Final = frozenset({429, 503})
 _BAD_BODY_STATUS: Final = frozenset({400, 422})
-
-
-@dataclass(frozen=True, slots=True)
-class ClientHealth:
-    """Whether the client itself was the bottleneck; None where there is no sample.
-
-    Where:    send_delay is sent minus planned; loop_lag is how late a task that sleeps 10 ms wakes, the event
-              system's rounding to whole milliseconds included
-    """
-
-    send_delay_p99_s: float | None
-    loop_lag_p99_s: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +64,8 @@ class LoadOptions:
     """How a load run is done, beside what is asked.
 
     Where:    writer gets each record as it ends; progress gets (ended, planned) requests; clock and prompts are
-              given when several loads belong to one run, so that times compare and no prompt comes twice
+              given when several loads belong to one run, so that times compare and no prompt comes twice; stamps is
+              who is to say when bytes arrive, where the platform lets it choose
     """
 
     stage: Stage = Stage.MEASURE
@@ -84,6 +75,7 @@ class LoadOptions:
     timeouts: Timeouts = field(default_factory=Timeouts)
     clock: Callable[[], float] = field(default_factory=RunClock)
     prompts: PromptMaker | None = None
+    stamps: StampSource = StampSource.KERNEL
 
 
 def run_closed_loop(
@@ -131,12 +123,13 @@ async def send_load(target: Target, workload: Workload, options: LoadOptions) ->
     lags_s: list[float] = []
     sampler = asyncio.create_task(_sample_lag(lags_s))
     try:
-        await load.run()
+        with keep_stamping(), ProcessWatch() as watch:
+            await load.run()
     finally:
         sampler.cancel()
         with suppress(asyncio.CancelledError):
             await sampler
-    health = ClientHealth(_p99(record.sent_s - record.planned_s for record in load.records), _p99(lags_s))
+    health = judge_client(load.records, load.sender.receipts, lags_s, watch)
     return LoadResult(tuple(load.records), health, load.sender.target, tuple(load.dropped_fields), tuple(lags_s))
 
 
@@ -163,7 +156,7 @@ class _Load:
     def __init__(self, target: Target, workload: Workload, options: LoadOptions) -> None:
         self.records: list[RequestRecord] = []
         self.dropped_fields: list[str] = []
-        self.sender = Sender(target, options.clock, options.timeouts)
+        self.sender = Sender(target, options.clock, options.timeouts, stamps=options.stamps)
         self._options = options
         self._arrival = workload.arrival
         self._jobs = deque(_make_jobs(target, workload, options))
@@ -293,11 +286,6 @@ async def _sample_lag(lags_s: list[float]) -> None:
         due_s = loop.time() + LAG_PERIOD_S
         await asyncio.sleep(LAG_PERIOD_S)
         lags_s.append(max(0.0, loop.time() - due_s))
-
-
-def _p99(values: Iterable[float]) -> float | None:
-    kept = tuple(values)
-    return quantile(kept, 0.99) if kept else None
 
 
 def find_refused_fields(target: Target, record: RequestRecord) -> tuple[str, ...]:

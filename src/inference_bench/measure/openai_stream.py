@@ -17,10 +17,20 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Final, NoReturn, TypeAlias
+from itertools import pairwise
+from typing import Final, NoReturn
 
 from inference_bench.errors import StreamError
+from inference_bench.measure.stream_events import Channel as Channel
+from inference_bench.measure.stream_events import Content as Content
+from inference_bench.measure.stream_events import Done as Done
+from inference_bench.measure.stream_events import ErrorObject as ErrorObject
+from inference_bench.measure.stream_events import Finish as Finish
+from inference_bench.measure.stream_events import RoleOnly as RoleOnly
+from inference_bench.measure.stream_events import StreamEvent as StreamEvent
+from inference_bench.measure.stream_events import Timings as Timings
+from inference_bench.measure.stream_events import TokenIds as TokenIds
+from inference_bench.measure.stream_events import Usage as Usage
 from inference_bench.records import RequestStatus, ServerTimings
 from inference_bench.units import KILO, MEBI
 
@@ -32,69 +42,6 @@ DONE_PAYLOAD: Final = "[DONE]"
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 _REASON: Final = re.compile(r"[A-Za-z_]{1,40}")  # anything else might repeat a prompt or a key, and is not kept
 _LINE_END: Final = re.compile(rb"\r\n|\n|\r")
-
-
-class Channel(StrEnum):
-    """Where generated characters went. All of them are output tokens; only the reader cares which."""
-
-    CONTENT = "content"
-    REASONING = "reasoning"
-    TOOL_CALL = "tool_call"
-
-
-@dataclass(frozen=True, slots=True)
-class Content:
-    """Characters the model generated; how many, never which."""
-
-    num_chars: int
-    channel: Channel
-
-
-@dataclass(frozen=True, slots=True)
-class RoleOnly:
-    """The opening chunk of a chat reply, which carries no token."""
-
-
-@dataclass(frozen=True, slots=True)
-class Finish:
-    """The model stopped: "stop", "length", "tool_calls", ..."""
-
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
-    """The server's own token counts; None where it did not say."""
-
-    prompt_tokens: int | None
-    completion_tokens: int | None
-    cached_prompt_tokens: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Timings:
-    """llama.cpp's own timings of one request.
-
-    Where:    prompt_tokens are those computed in prefill_s; cached ones are counted apart. decode_s runs from the
-              first output token to the last, so it spans output_tokens - 1 steps
-    """
-
-    server: ServerTimings
-
-
-@dataclass(frozen=True, slots=True)
-class ErrorObject:
-    """The server reports a failure inside the stream, whatever the HTTP status was."""
-
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Done:
-    """The closing [DONE]."""
-
-
-StreamEvent: TypeAlias = Content | RoleOnly | Finish | Usage | Timings | ErrorObject | Done
 
 
 def one_line(text: str, max_chars: int = MAX_MESSAGE_CHARS) -> str:
@@ -184,7 +131,7 @@ def parse_json(text: str | bytes) -> object:
     Raises:   StreamError
     """
     try:
-        return json.loads(text, parse_constant=_refuse_constant)
+        return _JSON.decode(text) if isinstance(text, str) else json.loads(text, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         raise StreamError(f"the server sent {len(text)} characters that are not JSON") from None
 
@@ -228,6 +175,8 @@ def _parse_choice(choice: dict[str, object]) -> list[StreamEvent]:
     sizes = ((len(reasoning), Channel.REASONING), (len(content), Channel.CONTENT), (calls, Channel.TOOL_CALL))
     events: list[StreamEvent] = [Content(size, channel) for size, channel in sizes if size]
     finish = _text(choice, "finish_reason")
+    if ids := _list(choice.get("token_ids"), "token_ids"):
+        events.append(TokenIds(len(ids)))
     if not events and not finish and "role" in delta:
         events.append(RoleOnly())
     if finish:
@@ -302,6 +251,9 @@ def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
 
 
+_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: json.loads would make one for every chunk
+
+
 class EventStream:
     """Bytes of a reply's body to its events, one tuple for each payload; nothing is read after [DONE]."""
 
@@ -327,10 +279,13 @@ class EventStream:
 class Reply:
     """What one streamed reply has said so far.
 
-    Where:    chunk_times_s has one entry for each payload that carried content, in any channel
+    Where:    chunk_times_s has one entry for each payload that carried content, in any channel; counted_upto how many
+              tokens there were by then, as usage, timings or token ids in that same payload say, None where none did
     """
 
     chunk_times_s: list[float] = field(default_factory=list)
+    counted_upto: list[int | None] = field(default_factory=list)
+    num_token_ids: int = 0
     finish_reason: str | None = None
     usage: Usage | None = None
     timings: ServerTimings | None = None
@@ -339,23 +294,34 @@ class Reply:
 
     def add(self, events: Iterable[StreamEvent], time_s: float) -> None:
         """Take in the events of one payload, which arrived at `time_s`; a later usage replaces an earlier one."""
-        has_content = False
+        has_content, upto = False, None
         for event in events:
             match event:
                 case Content():
                     has_content = True
+                case TokenIds(count):
+                    self.num_token_ids += count
+                    upto = self.num_token_ids
                 case Finish(reason):
                     self.finish_reason = reason
                 case Usage():
-                    self.usage = event
+                    self.usage, upto = event, event.completion_tokens if upto is None else upto
                 case Timings(server):
-                    self.timings = server
+                    self.timings, upto = server, server.output_tokens if upto is None else upto
                 case ErrorObject(message):
                     self.error = message
                 case Done():
                     self.done = True
         if has_content:
             self.chunk_times_s.append(time_s)
+            self.counted_upto.append(upto)
+
+    @property
+    def chunk_tokens(self) -> tuple[int, ...]:
+        """The tokens that came with each chunk of content; () unless the server counted at every one of them."""
+        upto = [count for count in self.counted_upto if count is not None]
+        tokens = tuple(after - before for before, after in pairwise([0, *upto]))
+        return tokens if len(tokens) == len(self.counted_upto) and min(tokens, default=0) >= 0 else ()
 
     def verdict(self, lost: str | None = None) -> tuple[RequestStatus, str | None]:
         """How the request ended, now that nothing more will come, and what there is to say about it.
@@ -367,10 +333,17 @@ class Reply:
         if self.error is not None:
             return RequestStatus.FAILED, self.error
         if self.done and (self.finish_reason or self.chunk_times_s):
-            return RequestStatus.COMPLETED, None
+            return RequestStatus.COMPLETED, self._contradiction()
         how = lost or "the stream ended"
         if self.finish_reason:
             return RequestStatus.COMPLETED, f"{how} after the finish reason and before [DONE]"
         if self.chunk_times_s:
             return RequestStatus.TRUNCATED, f"{how} after {len(self.chunk_times_s)} chunks without a finish reason"
         return RequestStatus.FAILED, f"{how} without a single token"
+
+    def _contradiction(self) -> str | None:
+        """What to say when the server counts fewer tokens than it sent chunks with content; its count stands."""
+        counted = None if self.usage is None else self.usage.completion_tokens
+        if counted is None or counted >= len(self.chunk_times_s):
+            return None
+        return f"the server counts {counted} tokens but sent {len(self.chunk_times_s)} chunks with content"

@@ -7,7 +7,8 @@ Read next by: load, engines (fetch_json for what a server says about itself).
 
 planned_s is when the schedule said to send; sent_s is when this program turned to it, just before connecting, so
 sent_s - planned_s is this program's own delay and the time to connect belongs to the answer. A chunk's time is when
-the read that brought it returned; chunks of one read share it. `error` says why a request did not complete; on a
+the last of the read that brought it arrived, by the kernel's clock where there is one; chunks of one read share it, and
+`receipts` keeps what that may hide. `error` says why a request did not complete; on a
 completed one it is a remark (the stream ended without its closing [DONE]).
 """
 
@@ -34,6 +35,7 @@ from inference_bench.measure.http1 import (
     Timeouts,
     open_exchange,
 )
+from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.measure.openai_stream import (
     EventStream,
     Reply,
@@ -42,6 +44,7 @@ from inference_bench.measure.openai_stream import (
     one_line,
     parse_json,
 )
+from inference_bench.measure.receipts import Receipt, Receipts
 from inference_bench.measure.target import Target, parse_address
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
@@ -79,6 +82,7 @@ class _Course:
     status: RequestStatus = RequestStatus.FAILED
     error: str | None = None
     end_s: float | None = None
+    receipt: Receipt = field(default_factory=Receipt)
 
     def end(self, status: RequestStatus, error: str | None) -> None:
         self.status, self.error = status, error
@@ -94,13 +98,19 @@ class Sender:
     """Sends streaming requests to one target, which may change its body fields but not its address."""
 
     def __init__(
-        self, target: Target, clock: Callable[[], float], timeouts: Timeouts | None = None, limits: Limits | None = None
+        self,
+        target: Target,
+        clock: Callable[[], float],
+        timeouts: Timeouts | None = None,
+        limits: Limits | None = None,
+        stamps: StampSource = StampSource.KERNEL,
     ) -> None:
         self.target = target
+        self.receipts = Receipts()
         self._clock = clock
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or Limits()
-        self._dialer = Dialer(target.address)
+        self._dialer = Dialer(target.address, stamps)
 
     async def send(self, ask: Ask, body: bytes, on_end: Callable[[RequestRecord], None] | None = None) -> RequestRecord:
         """Send one request and follow it to its end.
@@ -136,17 +146,23 @@ class Sender:
         end_s = self._clock() if course.end_s is None else course.end_s
         error = None if course.error is None else one_line(self.target.hide_secrets(course.error, ask.prompt))
         record = _build_record(ask, course, end_s, error)
+        self.receipts.add(record.request_id, course.receipt)
         if on_end is not None:
             on_end(record)
         return record
 
 
 def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) -> RequestRecord:
-    """The record; token counts are the server's: its `usage`, or llama.cpp's `timings` where there is no usage."""
+    """The record; token counts are the server's: its `usage`, else llama.cpp's `timings`, else the token ids it wrote.
+
+    Ignores:  how many tokens were asked for; and text, which is not kept and so cannot be tokenised again
+    """
     usage = course.reply.usage or Usage(None, None, None)
     timings = course.reply.timings or ServerTimings()
     output_tokens = _first(usage.completion_tokens, timings.output_tokens)
-    is_counted = output_tokens is not None
+    source = TokenCountSource.UNKNOWN if output_tokens is None else TokenCountSource.SERVER_USAGE
+    if output_tokens is None and course.reply.num_token_ids:
+        output_tokens, source = course.reply.num_token_ids, TokenCountSource.SERVER_TOKEN_IDS
     return RequestRecord(
         request_id=ask.request_id,
         origin=Origin.MEASURED,
@@ -160,12 +176,13 @@ def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) ->
         cached_prompt_tokens=_first(usage.cached_prompt_tokens, timings.cached_prompt_tokens),
         output_tokens=output_tokens,
         requested_output_tokens=ask.max_output_tokens,
-        token_count_source=TokenCountSource.SERVER_USAGE if is_counted else TokenCountSource.UNKNOWN,
+        token_count_source=source,
         finish_reason=course.reply.finish_reason,
         http_status=course.http_status,
         error=error,
         group=ask.group,
         server_timings=course.reply.timings,
+        chunk_tokens=course.reply.chunk_tokens,
     )
 
 
@@ -193,6 +210,7 @@ async def _follow_events(exchange: Exchange, course: _Course) -> None:
     while reply.error is None and not reply.done and (part := await exchange.next_part()) is not None:
         for events in stream.feed(part.data):
             reply.add(events, part.time_s)
+        course.receipt.note(part, len(reply.chunk_times_s))
     course.end(*reply.verdict())
     if not reply.done or await _wait_for_close(exchange):
         course.end_s = exchange.time_s

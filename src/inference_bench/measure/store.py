@@ -15,7 +15,7 @@ import re
 import stat
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import partial
@@ -78,7 +78,8 @@ def _decode(hint: Any, value: object, what: str) -> object:
 
 def _decode_object(kind: type, value: object, what: str) -> object:
     values, hints = _expect(value, dict, what), get_type_hints(kind)
-    if values.keys() != hints.keys():
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    if not needed <= values.keys() <= hints.keys():  # a record of an earlier version lacks what was added since
         _refuse(f"{what}: its fields")
     return kind(**{name: _decode(hints[name], item, name) for name, item in values.items()})
 

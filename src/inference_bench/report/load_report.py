@@ -10,9 +10,13 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from inference_bench.failure_view import BoundedTime, FailurePercentiles
+from inference_bench.measure.client_health import health_values
+from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.metrics import Metrics, Percentiles
+from inference_bench.report.proof_report import definitions_json, definitions_text, proof_json, proof_text
 from inference_bench.report.text import printable, table, wrap
-from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
+from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number, format_seconds
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
@@ -47,10 +51,11 @@ def load_json(result: LoadRun) -> dict[str, Any]:
         "software": result.versions,
         "client_machine": dataclasses.asdict(result.client),
         "client": {
-            "send_delay_p99_s": result.health.send_delay_p99_s,
-            "loop_lag_p99_s": result.health.loop_lag_p99_s,
+            **health_values(result.health),
             "floor": dataclasses.asdict(result.floor),
         },
+        "arrivals_proof": proof_json(result.arrivals),
+        "definitions": definitions_json(result.definitions),
         "dropped_fields": list(result.dropped_fields),
         "run_dir": str(result.run_dir),
     }
@@ -81,24 +86,45 @@ def _lengths_json(lengths: Sequence[int]) -> dict[str, float]:
     return {"min": min(lengths), "mean": sum(lengths) / len(lengths), "max": max(lengths)}
 
 
-def load_text(result: LoadRun) -> str:
-    """The same for a terminal."""
-    health, floor = result.health, result.floor
-    client = (
-        f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
-        f"floor of TTFT {format_seconds(floor.ttft_s)}"
-    )
+def load_text(result: LoadRun, with_definitions: bool = False) -> str:
+    """The same for a terminal, and on demand what other tools would have printed."""
     workload = result.workload
     conditions = (
         f"{result.target}, serving {printable(result.model or 'a model it does not name')}: {_arrival_text(workload)}, "
         f"about {_lengths_text(workload.requests.prompt_tokens)} prompt tokens, "
         f"{_lengths_text(workload.requests.output_tokens)} output tokens asked for, seed {workload.seed}"
     )
-    lines = [wrap(conditions), metrics_text(result.metrics), wrap(client)]
+    lines = [wrap(conditions), metrics_text(result.metrics), proof_text(result.arrivals)]
+    lines += map(wrap, _client_lines(result))
     lines += [wrap(printable(f"{workload.name}: {note}")) for note in workload.notes]
     if result.dropped_fields:
         lines.append(wrap(f"the server refused these request fields: {', '.join(result.dropped_fields)}"))
+    if with_definitions:
+        lines.append(definitions_text(result.definitions))
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
+
+
+def _client_lines(result: LoadRun) -> list[str]:
+    """What the client says about itself; first, where it applies, that the run does not count."""
+    health, floor = result.health, result.floor
+    gc = health.gc_pauses
+    delays = (
+        f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
+        f"floor of TTFT {format_seconds(floor.ttft_s)}, CPU {format_fraction(health.cpu_share, 2)} of a core, {gc.count} garbage "
+        f"collections, the longest {format_seconds(gc.longest_s)}, {format_seconds(gc.total_s)} in all"
+    )
+    if health.stamp_source is StampSource.KERNEL:
+        stamps = (
+            f"stamps: the kernel's; read {format_seconds(health.read_delay_p50_s)} (p50) and "
+            f"{format_seconds(health.read_delay_p99_s)} (p99) later; {format_fraction(health.censored_fraction)} of chunks share one"
+        )
+    else:
+        stamps = (
+            f"stamps: this program's own, once it had read: the kernel gave none for {format_fraction(health.user_stamped_fraction)} "
+            f"of chunks; {format_fraction(health.censored_fraction)} of chunks share one"
+        )
+    reason = health.invalid_because
+    return [*([reason] if reason else []), delays, stamps]
 
 
 def _arrival_text(workload: Workload) -> str:
@@ -123,15 +149,37 @@ def metrics_text(metrics: Metrics) -> str:
     rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES]
     rate = f"{format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}"
     head = wrap(f"requests: {counts}; {rate}")
-    text = table(("measured", "p50", "p90", "p99", "samples"), rows, "lrrrr")
+    text = table(("measured", "p50", "p90", "p99", "95 % of p99", "samples"), rows, "lrrrrr")
     rule = f"goodput {format_number(metrics.goodput_requests_per_s)} requests/s ({metrics.goodput_rule})"
     mark = f"{_FEW} too few samples for a 95 % interval: the percentile is little more than one of them"
-    return f"{head}\n{rule}\n\n{text}\n{mark}"
+    return "\n".join([f"{head}\n{rule}\n\n{text}\n{mark}", *_failures_text(metrics)])
 
 
-def _cells(values: Percentiles | None) -> tuple[str, str, str, str]:
+def _failures_text(metrics: Metrics) -> list[str]:
+    """The second view, where a request failed: percentiles over all, failures at +∞."""
+    views = ((label, getattr(metrics.all_requests, name, None)) for name, label in _TIMES)
+    rows = [
+        (label, *map(_bounded, (view.p50, view.p90, view.p99)), str(view.count))
+        for label, view in views
+        if isinstance(view, FailurePercentiles) and view.num_timed_out + view.num_failed
+    ]
+    return (
+        ["", table(("all requests, failed ones too", "p50", "p90", "p99", "requests"), rows, "lrrrr")] if rows else []
+    )
+
+
+def _bounded(time: BoundedTime) -> str:
+    """A time; "> timeout" of one that was not waited for, "never" of one that will not come."""
+    if time.value_s is not None:
+        return format_seconds(time.value_s)
+    return "never" if time.above_s is None else f"> {format_seconds(time.above_s)}"
+
+
+def _cells(values: Percentiles | None) -> tuple[str, str, str, str, str]:
     if values is None:
-        return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
+        return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
     points = ((values.p50, values.p50_interval), (values.p90, values.p90_interval), (values.p99, values.p99_interval))
     p50, p90, p99 = (f"{format_seconds(value)}{'' if interval else _FEW}" for value, interval in points)
-    return p50, p90, p99, str(values.count)
+    within = values.p99_interval
+    interval = f"{format_seconds(within.low)} to {format_seconds(within.high)}" if within else NOT_AVAILABLE
+    return p50, p90, p99, interval, str(values.count)

@@ -15,10 +15,10 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, Self
 
 from inference_bench.errors import QuantityError, RequestError
 from inference_bench.units import TERA, parse_fraction, parse_seconds
@@ -77,7 +77,8 @@ class OpenLoop:
     """Requests sent at given times, whether or not earlier ones were answered.
 
     Where:    times_s counts from the start of the run; process says where they come from, in words; nominal_rate is
-              what was asked for, None where nothing was (a replay)
+              what was asked for, None where nothing was (a replay); drawn_from is the process itself where the times
+              are draws of one and nothing else, by which a run's sends are judged
     Unit:     seconds, requests per second
     Raises:   RequestError for no time, or one that is not finite, negative, or before the one in front of it; for times so
               far apart that a clock would lose a step, or so close that there is no rate
@@ -86,6 +87,7 @@ class OpenLoop:
     times_s: array[float]
     process: str
     nominal_rate: float | None = None
+    drawn_from: Arrivals | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not self.times_s:
@@ -158,6 +160,9 @@ class Arrivals(Protocol):
         Unit:     seconds
         """
 
+    def stretched(self, factor: float) -> Arrivals:
+        """The process whose times are these times the factor."""
+
 
 @dataclass(frozen=True, slots=True)
 class _AtRate:
@@ -172,6 +177,10 @@ class _AtRate:
     def mean_rate(self) -> float:
         """Arrivals a second in the long run."""
         return self.rate
+
+    def stretched(self, factor: float) -> Self:
+        """See `Arrivals`."""
+        return replace(self, rate=self.rate / factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -293,6 +302,10 @@ class OnOff:
     def mean_rate(self) -> float:
         """Arrivals a second in the long run."""
         return (self.rate_on * self.on_s + self.rate_off * self.off_s) / (self.on_s + self.off_s)
+
+    def stretched(self, factor: float) -> OnOff:
+        """See `Arrivals`."""
+        return OnOff(self.rate_on / factor, self.on_s * factor, self.off_s * factor, self.rate_off / factor)
 
     def times_s(self, rng: Random) -> Iterator[float]:
         """See `Arrivals`.

@@ -71,7 +71,7 @@ class Workload:
         require_positive(factor, "factor for the arrival times")
         nominal = None if arrival.nominal_rate is None else arrival.nominal_rate / factor
         times_s = array("d", [time_s * factor for time_s in arrival.times_s])
-        return replace(self, arrival=OpenLoop(times_s, arrival.process, nominal))
+        return replace(self, arrival=OpenLoop(times_s, arrival.process, nominal, _stretched(arrival, factor)))
 
     def at_rate(self, nominal: float) -> Workload:
         """The same requests with their times scaled so that the nominal rate is this one.
@@ -86,12 +86,17 @@ class Workload:
         if rate is None:
             raise RequestError(f"all requests of the workload {self.name!r} arrive at once; there is no rate to scale")
         times_s = array("d", [time_s * (rate / nominal) for time_s in arrival.times_s])
-        return replace(self, arrival=OpenLoop(times_s, arrival.process, nominal))
+        asked = _stretched(arrival, rate / nominal)
+        return replace(self, arrival=OpenLoop(times_s, arrival.process, nominal, asked))
 
     def _require_schedule(self) -> OpenLoop:
         if isinstance(self.arrival, OpenLoop):
             return self.arrival
         raise RequestError(f"the workload {self.name!r} is a closed loop, which has no arrival times to scale")
+
+
+def _stretched(arrival: OpenLoop, factor: float) -> Arrivals | None:
+    return None if arrival.drawn_from is None else arrival.drawn_from.stretched(factor)
 
 
 def _require_within_limit(output_tokens: array[int], limit: int) -> None:
@@ -128,7 +133,7 @@ def generate(
         add_time(time_s)
         add_prompt(draw_prompt(rng))
         add_output(draw_output(rng))
-    arrival = OpenLoop(times_s, arrivals.name, arrivals.mean_rate)
+    arrival = OpenLoop(times_s, arrivals.name, arrivals.mean_rate, arrivals)
     return Workload(name, Requests(prompts, outputs), arrival, seed, max_output_tokens)
 
 
@@ -139,7 +144,7 @@ def with_arrivals(workload: Workload, arrivals: Arrivals, seed: int = 0) -> Work
     Where:    what for: a trace without times, or the lengths of a trace under other arrivals
     """
     times_s = array("d", islice(arrivals.times_s(random.Random(seed)), len(workload)))
-    return replace(workload, arrival=OpenLoop(times_s, arrivals.name, arrivals.mean_rate), seed=seed)
+    return replace(workload, arrival=OpenLoop(times_s, arrivals.name, arrivals.mean_rate, arrivals), seed=seed)
 
 
 def reference_workload(rate: float, count: int = REFERENCE_COUNT, seed: int = 0) -> Workload:

@@ -92,7 +92,8 @@ def generate_shared(
         times_s.extend([time_s] * (len(columns) - first))
     process = arrivals.name if samples == 1 else f"{arrivals.name} prompts of {samples} samples"
     notes = () if samples == 1 else (_SAMPLES_NOTE,)
-    arrival = OpenLoop(times_s, process, arrivals.mean_rate * samples)
+    drawn_from = arrivals if samples == 1 else None
+    arrival = OpenLoop(times_s, process, arrivals.mean_rate * samples, drawn_from)
     return Workload(name, columns.requests(samples > 1), arrival, seed, max_output_tokens, notes)
 
 

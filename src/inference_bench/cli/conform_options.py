@@ -1,0 +1,16 @@
+"""What `conform` can be asked; apart from the command, so that building the parser loads no client."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def add_conform_options(parser: argparse.ArgumentParser) -> None:
+    """Which clients, and which cases."""
+    parser.add_argument(
+        "adapters",
+        metavar="ADAPTER",
+        nargs="*",
+        help="inference-bench, vllm, sglang, guidellm, aiperf; default: every one that is installed",
+    )
+    parser.add_argument("--case", metavar="NAME", action="append", help="only this case; several may be named")

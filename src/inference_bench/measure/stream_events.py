@@ -1,0 +1,84 @@
+"""What can one payload of an event stream say: small events, which hold counts and never the text.
+
+In:   nothing; these are plain immutable values
+Out:  StreamEvent, which `openai_stream` makes of bytes and `Reply` takes in
+Read next by: openai_stream.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeAlias
+
+from inference_bench.records import ServerTimings
+
+
+class Channel(StrEnum):
+    """Where generated characters went. All of them are output tokens; only the reader cares which."""
+
+    CONTENT = "content"
+    REASONING = "reasoning"
+    TOOL_CALL = "tool_call"
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """Characters the model generated; how many, never which."""
+
+    num_chars: int
+    channel: Channel
+
+
+@dataclass(frozen=True, slots=True)
+class RoleOnly:
+    """The opening chunk of a chat reply, which carries no token."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIds:
+    """How many token ids a server wrote beside the text (vLLM's `return_token_ids`); never which."""
+
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The model stopped: "stop", "length", "tool_calls", ..."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Usage:
+    """The server's own token counts; None where it did not say."""
+
+    prompt_tokens: int | None
+    completion_tokens: int | None
+    cached_prompt_tokens: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Timings:
+    """llama.cpp's own timings of one request.
+
+    Where:    prompt_tokens are those computed in prefill_s; cached ones are counted apart. decode_s runs from the
+              first output token to the last, so it spans output_tokens - 1 steps
+    """
+
+    server: ServerTimings
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorObject:
+    """The server reports a failure inside the stream, whatever the HTTP status was."""
+
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The closing [DONE]."""
+
+
+StreamEvent: TypeAlias = Content | RoleOnly | TokenIds | Finish | Usage | Timings | ErrorObject | Done

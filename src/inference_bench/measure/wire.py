@@ -1,0 +1,221 @@
+"""The receiving side of one connection: every read stamped and kept, the time limits watched.
+
+In:   a clock, limits, and the bytes that a socket brings
+Out:  the reads in order, each with the time it stands for
+Leaves out: what the bytes mean (http1, openai_stream), and asking the kernel when they came (kernel_wire)
+
+`AsyncioWire` works everywhere: the stamp is taken when asyncio hands a read over, before any parsing; all sockets that
+are ready together are stamped before the first of them is parsed.
+Read next by: kernel_wire, http1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import ssl
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from inference_bench.errors import RequestError
+from inference_bench.units import KIBI
+
+READ_BYTES: Final = 16 * KIBI  # small on purpose: asyncio's own 256 KiB buffer is allocated anew for every read
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """How long to wait: to be connected, for the next byte (the first one included), and for the whole request.
+
+    Raises:   RequestError for a limit that is not above zero
+    """
+
+    connect_s: float = 10.0
+    idle_s: float = 120.0
+    total_s: float = 900.0
+
+    def __post_init__(self) -> None:
+        for what, limit_s in (("connect", self.connect_s), ("idle", self.idle_s), ("total", self.total_s)):
+            if not (0 < limit_s < math.inf):
+                raise RequestError(f"the {what} time limit is {limit_s} s; it must be above 0 and finite")
+
+
+class FailureKind(StrEnum):
+    """Why an exchange broke off."""
+
+    UNREACHABLE = "unreachable"
+    TIMED_OUT = "timed_out"
+    LOST = "lost"  # the connection ended before the reply did
+    BROKEN = "broken"  # not HTTP/1.1
+    TOO_LARGE = "too_large"
+
+
+class ExchangeError(Exception):
+    """An exchange broke off; stays inside `measure`, where it becomes a record or a ServerError."""
+
+    def __init__(self, kind: FailureKind, message: str) -> None:
+        super().__init__(message)
+        self.kind = kind
+
+
+class Read(NamedTuple):
+    """What one read brought.
+
+    Where:    time_s is when it arrived: the kernel's stamp of its last segment, or else read_s, when the read returned.
+              drained_s is a time at which nothing of it had arrived: the read before it had left nothing
+    """
+
+    time_s: float
+    data: bytes
+    read_s: float
+    drained_s: float
+    is_kernel: bool
+
+
+class Wire:
+    """What the two ways to receive have in common: reads wait in order, and nothing is waited for too long."""
+
+    def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> None:
+        self._clock, self._timeouts, self._max_bytes = clock, timeouts, max_bytes
+        self._news = asyncio.Event()
+        self._failure: ExchangeError | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._num_bytes = 0
+        self._deadline_s = clock() + timeouts.total_s
+        self._last_s = clock()
+        self.closed = asyncio.Event()
+
+    def send(self, data: bytes) -> None:
+        """Hand the request to the socket."""
+        raise NotImplementedError
+
+    async def next_read(self) -> Read | None:
+        """The next read; None once the server has closed in order.
+
+        Raises:   ExchangeError, after everything that arrived before the failure was handed out
+        """
+        while (read := self._take()) is None:
+            if self._failure is not None:
+                raise self._failure
+            if self.closed.is_set():
+                return None
+            self._news.clear()
+            await self._news.wait()
+        return read
+
+    async def close(self) -> None:
+        """Drop the connection and wait until the socket is gone."""
+        raise NotImplementedError
+
+    def _take(self) -> Read | None:
+        """The next read that waits; None when there is none."""
+        raise NotImplementedError
+
+    def _abort(self) -> None:
+        """Drop the connection."""
+        raise NotImplementedError
+
+    def _begin(self) -> None:
+        """The connection stands: start watching the time limits."""
+        self._last_s = self._clock()
+        self._watch()
+
+    def _count(self, num_bytes: int, now_s: float) -> None:
+        """So many bytes came; wake whoever parses."""
+        self._last_s = now_s
+        self._num_bytes += num_bytes
+        if self._num_bytes > self._max_bytes:
+            self._fail(FailureKind.TOO_LARGE, f"the reply is larger than {self._max_bytes} bytes; gave up reading")
+        self._news.set()
+
+    def _end(self, error: Exception | None) -> None:
+        """The socket is gone, in order (None) or not."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if error is not None and self._failure is None:
+            self._failure = ExchangeError(FailureKind.LOST, f"the connection was lost ({describe_error(error)})")
+        self._last_s = self._clock()
+        self.closed.set()
+        self._news.set()
+
+    def _watch(self) -> None:
+        now_s = self._clock()
+        due_s = min(self._last_s + self._timeouts.idle_s, self._deadline_s)
+        if now_s < due_s:
+            self._timer = asyncio.get_running_loop().call_later(due_s - now_s, self._watch)
+        elif now_s >= self._deadline_s:
+            self._fail(FailureKind.TIMED_OUT, f"the reply was not finished within {self._timeouts.total_s:g} s")
+        else:
+            self._fail(FailureKind.TIMED_OUT, f"no byte came for {self._timeouts.idle_s:g} s")
+
+    def _fail(self, kind: FailureKind, message: str) -> None:
+        if self._failure is None:
+            self._failure = ExchangeError(kind, message)
+        self._abort()
+        self._news.set()
+
+
+class AsyncioWire(Wire, asyncio.BufferedProtocol):
+    """Reads through asyncio's own transport, stamped by this program."""
+
+    def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> None:
+        super().__init__(clock, timeouts, max_bytes)
+        self._buffer = memoryview(bytearray(READ_BYTES))  # asyncio's TLS slices it, which would copy a bytearray
+        self._reads: deque[Read] = deque()
+        self._drained_s = self._last_s
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The connection stands."""
+        if isinstance(transport, asyncio.Transport):
+            self._transport = transport
+        self._begin()
+
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the base class gives it this name)
+        """Where the next read goes."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """A read returned: stamp it, keep it, and wake whoever parses."""
+        now_s = self._clock()
+        self._reads.append(Read(now_s, bytes(self._buffer[:nbytes]), now_s, self._drained_s, False))
+        self._drained_s = now_s if nbytes < READ_BYTES else self._drained_s
+        self._count(nbytes, now_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is gone, in order (None) or not."""
+        self._end(exc)
+
+    def send(self, data: bytes) -> None:
+        """Hand the request to the socket."""
+        if self._transport is not None:
+            self._transport.write(data)
+
+    async def close(self) -> None:
+        """Drop the connection and wait until the socket is gone."""
+        if self._transport is not None:
+            self._transport.abort()
+            await self.closed.wait()
+
+    def _take(self) -> Read | None:
+        return self._reads.popleft() if self._reads else None
+
+    def _abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+
+def describe_error(error: Exception) -> str:
+    """Why a socket operation failed, in the system's own few words."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError):
+        return f"TLS failed: {error.reason or 'no reason given'}"
+    if isinstance(error, OSError) and error.errno is not None:
+        known = os.strerror(error.errno) if error.errno > 0 else error.strerror
+        return (known or "no reason given").lower()
+    return type(error).__name__
