@@ -209,7 +209,7 @@ def wait(page: Page, look: str, argument: Any = None) -> None:
     while not page.evaluate(look, argument):
         if time.monotonic() > end:
             raise TimeoutError(f"after {PATIENCE_S:.0f} s still not: {look}")
-        time.sleep(0.005)
+        time.sleep(0.03)  # seldom: each look takes a moment of the page
 
 
 def timed(answer: Callable[[], object]) -> float:

@@ -212,11 +212,11 @@ function failed(view, { message, field }) {
 
 function answered(view, step) {
   const holder = answerOf(view);
-  const old = new Map([...holder.querySelectorAll("[data-chart]")].map((each) => [each.dataset.chart, each.innerHTML]));
+  const old = new Map([...holder.querySelectorAll("[data-chart]")].map((each) => [each.dataset.chart, [...each.childNodes]]));
   holder.classList.remove("stale");
   holder.innerHTML = step.html;
   for (const place of holder.querySelectorAll("[data-chart]")) {
-    if (place.dataset.chart in step.charts && old.get(place.dataset.chart)) place.innerHTML = old.get(place.dataset.chart);
+    if (place.dataset.chart in step.charts) place.replaceChildren(...(old.get(place.dataset.chart) ?? []));
   }
   for (const figure of holder.querySelectorAll("figure")) if (!figure.querySelector("svg")) figure.dataset.empty = "";
   last[view] = step;
