@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inference_bench import __version__, bridge
-from inference_bench.bridge.drawings import WIDTHS, slot
+from inference_bench.bridge.drawings import slot
 from inference_bench.bridge.fields import Json, View
 from inference_bench.charts.grammar import PALETTE, Spec
 from inference_bench.page.forms import form, lists
@@ -120,14 +120,11 @@ def _page_data(views: tuple[View, ...]) -> Json:
                 "title": view.title,
                 "defaults": view.defaults,
                 "live": view.is_live,
-                "command": view.command,
                 "run": view.run_label,
             }
             for view in views
         },
         "palette": {role: list(colours) for role, colours in PALETTE.items()},
-        "widths": dict(WIDTHS),
-        "waiting": _WAITING,
     }
 
 

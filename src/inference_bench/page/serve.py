@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import gzip
 import http.server
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -102,8 +103,6 @@ class PageFiles:
 
     def __init__(self, folder: Path) -> None:
         """Raises:  RequestError for a folder that holds no page."""
-        import json
-
         try:
             listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
             self._files = {name: _File(name, _own(folder, name).read_bytes()) for name in [*listed, MANIFEST]}
