@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from inference_bench.facts.load import known_model as known_model
     from inference_bench.facts.load import load_hardware as load_hardware
     from inference_bench.facts.load import load_model as load_model
-    from inference_bench.measure.closed_run import LoadRequest as LoadRequest
-    from inference_bench.measure.closed_run import measure_load as measure_load
+    from inference_bench.loadtest.flow import LoadRequest as LoadRequest
+    from inference_bench.loadtest.flow import measure_load as measure_load
     from inference_bench.measure.machine import probe as probe
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
@@ -41,8 +41,8 @@ _HOME = {
     "known_model": "facts.load",
     "load_hardware": "facts.load",
     "load_model": "facts.load",
-    "LoadRequest": "measure.closed_run",
-    "measure_load": "measure.closed_run",
+    "LoadRequest": "loadtest.flow",
+    "measure_load": "loadtest.flow",
     "probe": "measure.machine",
     "FitRequest": "predict.fit",
     "fit": "predict.fit",

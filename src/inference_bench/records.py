@@ -26,10 +26,24 @@ class RequestStatus(StrEnum):
 
 
 class Stage(StrEnum):
-    """Whether a request warms the server up or is measured."""
+    """Whether a request warms the server up, is measured, or keeps the load up while the last measured ones end."""
 
     WARMUP = "warmup"
     MEASURE = "measure"
+    COOLDOWN = "cooldown"
+
+
+class Channel(StrEnum):
+    """Where generated characters went. All of them are output tokens; only the reader cares which."""
+
+    CONTENT = "content"
+    REASONING = "reasoning"
+    TOOL_CALL = "tool_call"
+
+    @property
+    def letter(self) -> str:
+        """The one letter that stands for it in `RequestRecord.channels`."""
+        return self.value[0]
 
 
 class TokenCountSource(StrEnum):
@@ -61,7 +75,11 @@ class RequestRecord:
     Where:    planned_s is when the schedule said to send (closed loop: when the slot became free);
               chunk_times_s are the arrivals of chunks that carry content, in any channel: role-only chunks,
               keep-alives and the usage chunk are not in it; end_s is the last byte or the failure; chunk_tokens are the
-              output tokens that came with each of these chunks, empty where the server did not say
+              output tokens that came with each of these chunks, empty where the server did not say; channels has a
+              letter for each of them (Channel.letter), empty where all are content. first_byte_s is the first byte of
+              the reply, headers included. document_valid says whether the output was the structured document that was
+              asked for, None where none was. index is the request's number in the workload, counted from 0; session
+              and turn say which conversation it belongs to, both counted from 0
     Ignores:  what was said: neither prompt nor output text is kept
     """
 
@@ -84,3 +102,9 @@ class RequestRecord:
     group: str = ""  # which part of the run it belongs to, such as one point of a sweep
     server_timings: ServerTimings | None = None
     chunk_tokens: tuple[int, ...] = ()
+    channels: str = ""
+    first_byte_s: float | None = None
+    document_valid: bool | None = None
+    index: int | None = None
+    session: int | None = None
+    turn: int | None = None

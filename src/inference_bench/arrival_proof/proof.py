@@ -3,7 +3,7 @@
 In:   RequestRecords, measured or simulated, and the ClosedLoop or OpenLoop they were sent by
 Out:  ArrivalProof
 Leaves out: what came back (metrics)
-Read next by: report, measure.closed_run.
+Read next by: report, loadtest.flow.
 
 A schedule is held against its process, the planned times against the schedule, and the sends against the plan. The sends
 are held against the process as well, as far as this client's lateness lets them: what it blurs is no evidence.

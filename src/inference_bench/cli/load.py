@@ -9,7 +9,7 @@ from typing import Final
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.verify import api_key
 from inference_bench.cli.workload_options import LOAD_DEFAULTS, workload_from
-from inference_bench.measure.closed_run import LoadRequest, LoadRun, measure_load
+from inference_bench.loadtest.flow import LoadRequest, LoadRun, measure_load
 from inference_bench.report.load_report import load_json, load_text
 from inference_bench.units import parse_seconds
 from inference_bench.verify.saved import save_json

@@ -2,7 +2,7 @@
 
 In:   the installed packages
 Out:  versions by name
-Read next by: closed_run, verify.
+Read next by: loadtest, verify.
 """
 
 from __future__ import annotations

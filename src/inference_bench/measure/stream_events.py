@@ -8,18 +8,10 @@ Read next by: openai_stream.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TypeAlias
 
+from inference_bench.records import Channel as Channel
 from inference_bench.records import ServerTimings
-
-
-class Channel(StrEnum):
-    """Where generated characters went. All of them are output tokens; only the reader cares which."""
-
-    CONTENT = "content"
-    REASONING = "reasoning"
-    TOOL_CALL = "tool_call"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 In:   Target, prompts, and how to send
 Out:  the target without the fields the server refused; the prompts' length fitted to the server's own counts
 Leaves out: how many requests a server needs to be warm; two are sent, of different lengths
-Read next by: closed_run, verify.
+Read next by: loadtest, verify.
 """
 
 from __future__ import annotations

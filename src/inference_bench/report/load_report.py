@@ -20,7 +20,7 @@ from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number,
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
-    from inference_bench.measure.closed_run import LoadRun
+    from inference_bench.loadtest.flow import LoadRun
 
 _FEW = "†"
 _TIMES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("chunk_gap_s", "chunk gap"), ("e2e_s", "E2E"))
