@@ -15,10 +15,10 @@ from inference_bench.measure.client_health import (
     ClientHealth,
     ErrorBound,
     ProcessWatch,
-    bound_errors,
     health_values,
     judge_client,
 )
+from inference_bench.measure.error_bounds import bound_errors
 from inference_bench.measure.http1 import Part
 from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.measure.receipts import Doubt, Receipt, Receipts
@@ -44,6 +44,12 @@ def part(time_s: float, read_s: float, drained_s: float, is_kernel: bool = True,
     return Part(time_s, b"", read_s, drained_s, is_kernel, is_whole)
 
 
+def chunks_in_doubt(receipt: Receipt) -> list[tuple[int, float, float]]:
+    return [
+        (chunk, doubt.drained_s, doubt.read_s) for doubt in receipt.doubts() for chunk in range(doubt.begin, doubt.end)
+    ]
+
+
 def receipts_of(receipt: Receipt, request_id: str = "r") -> Receipts:
     receipts = Receipts()
     receipts.add(request_id, receipt)
@@ -56,7 +62,7 @@ def test_of_chunks_with_one_stamp_only_the_last_is_known_exactly() -> None:
     for num_chunks in (2, 3, 4):  # three chunks of one read, a part each
         receipt.note(part(2.0, 2.03, 1.01), num_chunks)
     receipt.note(part(3.0, 3.02, 2.03), 4)  # a part that completes no chunk
-    assert list(receipt.doubts()) == [Doubt(1, 1.01, 2.03), Doubt(2, 1.01, 2.03)]
+    assert chunks_in_doubt(receipt) == [(1, 1.01, 2.03), (2, 1.01, 2.03)]
     assert (receipt.num_chunks, receipt.num_shared, receipt.num_user) == (4, 2, 0)
     assert list(receipt.read_delays_s) == pytest.approx([0.01, 0.03, 0.02])
 
@@ -64,14 +70,14 @@ def test_of_chunks_with_one_stamp_only_the_last_is_known_exactly() -> None:
 def test_a_read_that_ends_within_an_event_leaves_its_chunks_in_doubt() -> None:
     receipt = Receipt()
     receipt.note(part(1.0, 1.01, 0.5, is_whole=False), 2)
-    assert [doubt.chunk for doubt in receipt.doubts()] == [0, 1]
+    assert list(receipt.doubts()) == [Doubt(0, 2, 0.5, 1.01)]
 
 
 def test_chunks_the_kernel_did_not_stamp_are_in_doubt() -> None:
     receipt = Receipt()
     receipt.note(part(1.01, 1.01, 0.5, is_kernel=False), 1)
     receipt.note(part(2.0, 2.01, 1.01), 2)
-    assert list(receipt.doubts()) == [Doubt(0, 0.5, 1.01)]
+    assert list(receipt.doubts()) == [Doubt(0, 1, 0.5, 1.01)]
     assert (receipt.num_user, len(receipt.read_delays_s)) == (1, 1)
 
 
@@ -162,6 +168,33 @@ def test_garbage_collections_and_processor_time_are_watched_while_it_lasts() -> 
     assert watch.cpu_share is not None
     assert 0.05 < watch.cpu_share < 1.5
     assert len(gc.callbacks) == num_callbacks
+
+
+def test_python_does_not_collect_by_itself_while_a_load_runs_and_does_again_after_it() -> None:
+    assert gc.isenabled()
+    num_frozen = gc.get_freeze_count()
+    with ProcessWatch() as watch:
+        assert not gc.isenabled()
+        assert gc.get_freeze_count() > num_frozen
+        rings = [list[object]() for _ in range(100_000)]
+        for ring in rings:
+            ring.append(ring)
+        del rings
+        pauses = watch.gc_pauses
+    assert pauses.count == 0
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    gc.collect()
+
+
+def test_a_program_that_has_switched_collection_off_finds_it_off() -> None:
+    gc.disable()
+    try:
+        with ProcessWatch():
+            pass
+        assert not gc.isenabled()
+    finally:
+        gc.enable()
 
 
 def test_the_watch_ends_with_a_run_that_fails() -> None:

@@ -18,7 +18,6 @@ from inference_bench.measure.openai_stream import (
     ErrorObject,
     EventStream,
     Finish,
-    Reply,
     RoleOnly,
     SseDecoder,
     StreamEvent,
@@ -29,6 +28,7 @@ from inference_bench.measure.openai_stream import (
     one_line,
     parse_payload,
 )
+from inference_bench.measure.reply import Reply
 from inference_bench.records import RequestStatus, ServerTimings
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from inference_bench.measure.openai_stream import Channel, Content, Done, Reply, StreamEvent, Timings, TokenIds, Usage
+from inference_bench.measure.reply import Reply
 from inference_bench.measure.sender import Ask, _build_record, _Course
+from inference_bench.measure.stream_events import Channel, Content, Done, StreamEvent, Timings, TokenIds, Usage
 from inference_bench.records import ServerTimings, TokenCountSource
 
 TEXT = Content(3, Channel.CONTENT)

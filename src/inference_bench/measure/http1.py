@@ -7,23 +7,28 @@ Leaves out: what the bytes mean (openai_stream), redirects, proxies, compression
 A connection serves one request: llama.cpp closes it after an event stream anyway, and a reused one would time a
 different thing from one request to the next. TCP_NODELAY is set on it. The kernel stamps what arrives where it can
 (kernel_wire), otherwise this program does before any parsing (wire). The name of the server is looked up once, not once
-a request. Framing is h11's.
+a request.
 Read next by: sender.
 """
 
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import re
 import socket
 import ssl
 import time
-from collections.abc import AsyncIterator, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
-from inference_bench.errors import MissingExtraError
+from inference_bench.errors import RequestError
+from inference_bench.measure.framing import MAX_HEADER_BYTES, ReplyReader
+from inference_bench.measure.framing import Head as Head
 from inference_bench.measure.kernel_stamps import StampSource, ask_for_stamps
 from inference_bench.measure.kernel_wire import KernelWire
 from inference_bench.measure.target import Address
@@ -31,18 +36,14 @@ from inference_bench.measure.wire import AsyncioWire, Read, Wire, describe_error
 from inference_bench.measure.wire import ExchangeError as ExchangeError
 from inference_bench.measure.wire import FailureKind as FailureKind
 from inference_bench.measure.wire import Timeouts as Timeouts
-from inference_bench.units import KIBI, MEBI
-
-try:
-    import h11
-except ImportError as error:
-    raise MissingExtraError(
-        "sending requests needs the package h11; install it with: pip install 'inference-bench[bench]'"
-    ) from error
+from inference_bench.units import MEBI
 
 _Place: TypeAlias = tuple[socket.AddressFamily, Any]  # a socket address, in the form of its family
 
-_MEDIA_TYPE: Final = re.compile(r"[a-z]{1,20}/[a-z.+-]{1,40}")  # any other might repeat a key, and is not kept
+_FIELD: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+: [^\r\n\x00]*")
+_PATH: Final = re.compile(r"/[!-~]*")
+_new: Final = tuple.__new__  # makes a named tuple in a third of the time: there is one for every read
+_STARTED: Final = frozenset({errno.EINPROGRESS, errno.EWOULDBLOCK, errno.EAGAIN})
 
 
 class RunClock:
@@ -60,7 +61,7 @@ class RunClock:
 class Limits:
     """How much a server may send before it is cut off."""
 
-    max_header_bytes: int = 64 * KIBI
+    max_header_bytes: int = MAX_HEADER_BYTES
     max_reply_bytes: int = 256 * MEBI
 
 
@@ -74,19 +75,8 @@ class HttpRequest:
     body: bytes = b""
 
 
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The part of a reply before its body. The content type is in lower case, without parameters."""
-
-    status: int
-    content_type: str
-    content_encoding: str
-    location: str
-
-
-@dataclass(frozen=True, slots=True)
-class Part:
-    """A piece of a reply's body, and the read that brought its end.
+class Part(NamedTuple):
+    """The piece of a reply's body that one read brought, in whole or in part.
 
     Where:    time_s is the kernel's receive stamp where is_kernel, else when the read returned (read_s).
               Nothing of the read had come at drained_s. is_whole: the read ended with a line, so that its stamp is that
@@ -149,7 +139,7 @@ class Dialer:
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await loop.sock_connect(connection, place[1])
+            await _connect(connection, place)
         except BaseException:
             connection.close()
             raise
@@ -171,67 +161,117 @@ class Dialer:
         return self._places
 
 
+async def _connect(connection: socket.socket, place: _Place) -> None:
+    """Connect a socket that does not block; within one machine that has happened when the first call returns."""
+    code = connection.connect_ex(place[1])
+    if code in _STARTED and _is_connected(connection):
+        return
+    if code in _STARTED:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        loop.add_writer(connection, _settle, done)
+        try:
+            await done
+        finally:
+            loop.remove_writer(connection)
+        code = connection.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+    if code:
+        raise OSError(code, os.strerror(code))
+
+
+def _is_connected(connection: socket.socket) -> bool:
+    try:
+        connection.getpeername()
+    except OSError:
+        return False
+    return True
+
+
+def _settle(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
+
+
 class Exchange:
-    """One request on its way: first `head`, then `next_part` until None."""
+    """One request on its way: first `head`, then `next_part` until None, or `take_parts` until `is_over`.
 
-    def __init__(self, wire: Wire, framing: h11.Connection) -> None:
-        self._wire, self._framing = wire, framing
-        self._at_end = False
-        self._read = Read(0.0, b"", 0.0, 0.0, False)
+    Where:    is_over says that the reply is complete and all of it was taken
+    """
+
+    def __init__(self, wire: Wire, reader: ReplyReader) -> None:
+        self._wire, self._reader = wire, reader
+        self._reads: deque[Read] = deque()
+        self._first: Part | None = None  # what came together with the head
+        self.is_over = False
+        self.time_s = 0.0  # when the last read that was looked into arrived
         self.first_byte_s: float | None = None
-
-    @property
-    def time_s(self) -> float:
-        """When the last read arrived."""
-        return self._read.time_s
 
     async def head(self) -> Head:
         """The status and the headers that matter.
 
         Raises:   ExchangeError
         """
-        event = await self._next_event()
-        if not isinstance(event, h11.Response):
-            raise ExchangeError(FailureKind.BROKEN, "the reply has no status line")
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in event.headers}
-        content_type = headers.get("content-type", "").partition(";")[0].strip().lower()
-        content_type = content_type if _MEDIA_TYPE.fullmatch(content_type) else ""
-        encoding = headers.get("content-encoding", "identity").strip().lower()
-        return Head(event.status_code, content_type, encoding, headers.get("location", ""))
+        while self._reader.head is None:
+            await self._wire.wait()
+            try:
+                self._first = next(self.take_parts(), None)
+            except ExchangeError:  # what came before the failure comes first; it is raised again
+                if self._reader.head is None:
+                    raise
+        return self._reader.head
 
     async def next_part(self) -> Part | None:
         """The next piece of the body; None at its end.
 
         Raises:   ExchangeError
         """
-        event = await self._next_event()
-        if not isinstance(event, h11.Data):
-            return None
-        time_s, data, read_s, drained_s, is_kernel = self._read
-        return Part(time_s, bytes(event.data), read_s, drained_s, is_kernel, data.endswith(b"\n"))
+        while (part := next(self.take_parts(), None)) is None:
+            if self.is_over:
+                return None
+            await self._wire.wait()
+        return part
 
-    async def _next_event(self) -> h11.Event | None:
-        while True:
-            try:
-                event = self._framing.next_event()
-            except h11.RemoteProtocolError:
-                if self._at_end:
-                    raise ExchangeError(FailureKind.LOST, "the server closed the connection") from None
-                raise ExchangeError(FailureKind.BROKEN, "the reply breaks the rules of HTTP/1.1") from None
-            if event is h11.NEED_DATA:
-                await self._receive()
-            elif not isinstance(event, h11.InformationalResponse):
-                return event if isinstance(event, h11.Response | h11.Data) else None
+    def let_pile_up(self) -> None:
+        """From now on `wait` returns when the reply may be at its end, or much has arrived."""
+        self._wire.let_pile_up()
 
-    async def _receive(self) -> None:
-        read = await self._wire.next_read()
-        if read is None:
-            self._at_end = True
-            self._framing.receive_data(b"")
-        else:
-            self._read = read
-            self.first_byte_s = read.time_s if self.first_byte_s is None else self.first_byte_s
-            self._framing.receive_data(read.data)
+    async def wait(self) -> None:
+        """Until somebody should call `take_parts`."""
+        await self._wire.wait()
+
+    def wake(self) -> None:
+        """End a `wait` that is going on."""
+        self._wire.wake()
+
+    def take_parts(self) -> Iterator[Part]:
+        """The pieces that have arrived by now.
+
+        Raises:   ExchangeError, after everything that arrived before the failure
+        """
+        if self._first is not None:
+            first, self._first = self._first, None
+            yield first
+        reads, reader = self._reads, self._reader
+        reads.extend(self._wire.take())
+        while reads and reader.failure is None:
+            time_s, data, read_s, drained_s, is_kernel = reads.popleft()
+            self.time_s = time_s
+            if self.first_byte_s is None:
+                self.first_byte_s = time_s
+            if body := reader.feed(data):
+                yield _new(Part, (time_s, body, read_s, drained_s, is_kernel, data.endswith(b"\n")))
+        if reader.failure is not None:
+            raise reader.failure
+        self.is_over = reader.is_complete or self._has_ended()
+
+    def _has_ended(self) -> bool:
+        """Whether the connection has ended, and the reply with it."""
+        if not self._wire.is_over:
+            return False
+        if self._wire.failure is not None:
+            raise self._wire.failure
+        self._reader.end()
+        return True
 
 
 @asynccontextmanager
@@ -244,21 +284,30 @@ async def open_exchange(
 ) -> AsyncIterator[Exchange]:
     """Connect, send the request, and close the connection when the block ends, however it ends.
 
-    Raises:   ExchangeError
+    Raises:   ExchangeError; RequestError for a request that cannot be written
     """
-    framing = h11.Connection(h11.CLIENT, max_incomplete_event_size=limits.max_header_bytes)
+    data = _frame(dialer.address, request)
     wire = await dialer.connect(clock, timeouts, limits.max_reply_bytes)
     try:
-        wire.send(_frame(framing, dialer.address, request))
-        yield Exchange(wire, framing)
+        wire.send(data)
+        yield Exchange(wire, ReplyReader(limits.max_header_bytes))
     finally:
         await wire.close()
 
 
-def _frame(framing: h11.Connection, address: Address, request: HttpRequest) -> bytes:
-    headers = [("Host", address.host_header), ("Connection", "close"), *request.headers]
+def _frame(address: Address, request: HttpRequest) -> bytes:
+    """The request as it goes over the wire.
+
+    Raises:   RequestError for a header or path that would break out of its line
+    """
+    path = address.base_path + request.path
+    lines = [f"Host: {address.host_header}", "Connection: close"]
+    lines += [f"{name}: {value}" for name, value in request.headers]
     if request.body:
-        headers.append(("Content-Length", str(len(request.body))))
-    head = h11.Request(method=request.method, target=address.base_path + request.path, headers=headers)
-    sent = (framing.send(head), framing.send(h11.Data(data=request.body)), framing.send(h11.EndOfMessage()))
-    return b"".join(part or b"" for part in sent)
+        lines.append(f"Content-Length: {len(request.body)}")
+    if not _PATH.fullmatch(path) or not all(map(_FIELD.fullmatch, lines)):
+        raise RequestError("the path or a header of the request holds characters that HTTP/1.1 does not allow there")
+    try:
+        return "\r\n".join([f"{request.method} {path} HTTP/1.1", *lines, "", ""]).encode("latin-1") + request.body
+    except UnicodeEncodeError:
+        raise RequestError("a header of the request holds characters outside latin-1") from None

@@ -19,7 +19,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeAlias
 
 from inference_bench.units import GIGA
 
@@ -46,6 +46,9 @@ class Bracket(NamedTuple):
     before_s: float
     realtime_ns: int
     after_s: float
+
+
+Sample: TypeAlias = tuple[float, int, float]  # a Bracket, or the same without names: one is taken at every read
 
 
 def ask_for_stamps(connection: socket.socket) -> bool:
@@ -78,7 +81,7 @@ def parse_stamp_ns(ancillary: Sequence[tuple[int, int, bytes]]) -> int | None:
     for level, kind, data in ancillary:
         if level == socket.SOL_SOCKET and kind == SO_TIMESTAMPNS and len(data) >= STAMP.size:
             seconds, nanoseconds = STAMP.unpack_from(data)
-            return int(seconds) * GIGA + int(nanoseconds)
+            return seconds * GIGA + nanoseconds  # type: ignore[no-any-return]
     return None
 
 
@@ -98,23 +101,24 @@ class ClockMap:
         self._is_known = self._high_s - self._low_s <= WIDEST_BRACKET_S
         self._steady_since_s = first.before_s
 
-    def see(self, bracket: Bracket) -> None:
+    def see(self, bracket: Sample) -> None:
         """Take in a newer sample; clocks that have parted since the last one were stepped in between."""
-        realtime_s = (bracket.realtime_ns - self._base_ns) / GIGA
-        low_s, high_s = realtime_s - bracket.after_s, realtime_s - bracket.before_s
-        slack_s = STEP_S + STEER_FRACTION * (bracket.after_s - self._last_s)
-        both_low_s, both_high_s = max(low_s, self._low_s - slack_s), min(high_s, self._high_s + slack_s)
-        has_stepped, is_narrow = both_low_s > both_high_s, high_s - low_s <= WIDEST_BRACKET_S
+        before_s, realtime_ns, after_s = bracket
+        realtime_s = (realtime_ns - self._base_ns) / GIGA
+        low_s, high_s = realtime_s - after_s, realtime_s - before_s
+        slack_s = STEP_S + STEER_FRACTION * (after_s - self._last_s)
+        least_s, most_s = self._low_s - slack_s, self._high_s + slack_s
+        has_stepped, is_narrow = low_s > most_s or high_s < least_s, high_s - low_s <= WIDEST_BRACKET_S
         if has_stepped:
-            self._steady_since_s = bracket.after_s
+            self._steady_since_s = after_s
         if has_stepped or is_narrow:
             self._ahead_s, self._is_known = (low_s + high_s) / 2, is_narrow
         else:
-            low_s, high_s = both_low_s, both_high_s
+            low_s, high_s = max(low_s, least_s), min(high_s, most_s)
             self._ahead_s = min(max(self._ahead_s, low_s), high_s)
-        self._low_s, self._high_s, self._last_s = low_s, high_s, bracket.after_s
+        self._low_s, self._high_s, self._last_s = low_s, high_s, after_s
 
-    def map(self, stamp_ns: int, read: Bracket) -> float | None:
+    def map(self, stamp_ns: int, read: Sample) -> float | None:
         """The stamp on the run's clock; None where a step of the realtime clock may lie between it and its read.
 
         Formula:  stamp - (realtime - run clock), both sampled at the read
@@ -123,6 +127,6 @@ class ClockMap:
         Unit:     seconds
         """
         time_s = (stamp_ns - self._base_ns) / GIGA - self._ahead_s
-        if not self._is_known or not (self._steady_since_s <= time_s <= read.after_s + WIDEST_BRACKET_S):
+        if not self._is_known or not (self._steady_since_s <= time_s <= read[2] + WIDEST_BRACKET_S):
             return None
-        return min(time_s, read.before_s)
+        return time_s if time_s < read[0] else read[0]

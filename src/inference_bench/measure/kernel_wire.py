@@ -4,8 +4,8 @@ In:   a connected socket that was asked for stamps, and a TLS context where the 
 Out:  the same as wire.AsyncioWire: the reads in order, each with the time it stands for
 Leaves out: asking for stamps and what they mean (kernel_stamps)
 
-One callback reads, samples the clocks and appends; decrypting and mapping wait until somebody takes the read. TLS is fed
-from memory, so that its records are stamped as they come from the wire.
+One callback reads, samples the clocks and appends; mapping the stamps waits until somebody takes the reads. TLS is fed from
+memory as its bytes come, so that its records are stamped as they come from the wire.
 Read next by: http1.
 """
 
@@ -16,27 +16,23 @@ import errno
 import socket
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final, NamedTuple
+from typing import Final, TypeAlias
 
-from inference_bench.measure.kernel_stamps import STAMP_BYTES, Bracket, ClockMap, parse_stamp_ns, take_bracket
+from inference_bench.measure.kernel_stamps import STAMP_BYTES, ClockMap, Sample, parse_stamp_ns, take_bracket
 from inference_bench.measure.wire import FailureKind, Read, Timeouts, Wire, describe_error
 from inference_bench.units import KIBI
 
 KERNEL_READ_BYTES: Final = 8 * KIBI  # Python allocates it for every call; 256 KiB would double the cost of a token
 
+_new: Final = tuple.__new__  # makes a named tuple in a third of the time: there is one for every read
 _NOT_NOW: Final = (BlockingIOError, InterruptedError)
 
 
-class _Arrival(NamedTuple):
-    """What the callback keeps of a read; nothing is decoded yet."""
-
-    begin_s: float  # just before the read: what comes later may not be in it
-    data: bytes
-    ancillary: list[tuple[int, int, bytes]]
-    bracket: Bracket
+# what the callback keeps of a read: a time just before it (what comes later may not be in it), whether it left nothing
+# behind, what it brought, and the clocks just after it
+_Arrival: TypeAlias = tuple[float, bool, bytes, list[tuple[int, int, bytes]], Sample]
 
 
 class _Tls:
@@ -97,7 +93,7 @@ class KernelWire(Wire):
     ) -> None:
         super().__init__(clock, timeouts, max_bytes)
         self._realtime_ns = realtime_ns
-        self._arrived: deque[_Arrival] = deque()
+        self._arrived: list[_Arrival] = []
         self._clocks = ClockMap(first := take_bracket(clock, realtime_ns))
         self._drained_s = self._latest_s = first.before_s
         self._socket: socket.socket | None = None
@@ -113,23 +109,21 @@ class KernelWire(Wire):
         asyncio.get_running_loop().add_reader(connection, self._on_readable)
         self._begin()
         if context is not None:
-            self._tls = _Tls(context, host)
-            await self._shake_hands(self._tls)
+            tls = _Tls(context, host)
+            await self._shake_hands(tls)
+            self._tls = tls
 
     async def _shake_hands(self, tls: _Tls) -> None:
         while not tls.shake_hands():
             self._put(tls.take_outgoing())
-            while not self._arrived:
-                if self._failure is not None:
-                    raise self._failure
+            while not (reads := self.take()):
+                if self.failure is not None:
+                    raise self.failure
                 if self.closed.is_set():
                     raise ConnectionResetError(errno.ECONNRESET, "closed during the TLS handshake")
-                self._news.clear()
-                await self._news.wait()
-            arrival = self._arrived.popleft()
-            self._clocks.see(arrival.bracket)
-            self._drained_s = arrival.begin_s
-            tls.feed(arrival.data)
+                await self.wait()
+            for read in reads:
+                tls.feed(read.data)
         self._put(tls.take_outgoing())
 
     def send(self, data: bytes) -> None:
@@ -143,11 +137,31 @@ class KernelWire(Wire):
         """Drop the connection."""
         self._abort()
 
+    def take(self) -> list[Read]:
+        """The reads that wait, in order, each at the kernel's time where that can be believed."""
+        arrived, self._arrived = self._arrived, []
+        self._note_taken()
+        reads: list[Read] = []
+        clocks, latest_s, drained_s = self._clocks, self._latest_s, self._drained_s
+        for begin_s, is_drained, data, ancillary, bracket in arrived:
+            clocks.see(bracket)
+            stamp_ns = parse_stamp_ns(ancillary)
+            stamp_s = None if stamp_ns is None else clocks.map(stamp_ns, bracket)
+            read_s = bracket[0]
+            latest_s = max(latest_s, read_s if stamp_s is None else stamp_s)
+            if data:
+                reads.append(_new(Read, (latest_s, data, read_s, drained_s, stamp_s is not None)))
+            if is_drained:
+                drained_s = begin_s
+        self._latest_s, self._drained_s = latest_s, drained_s
+        return reads
+
     def _on_readable(self) -> None:
-        """The socket has something: read it, sample the clocks, keep both, and wake whoever parses."""
+        """The socket has something: read it, sample the clocks and keep both."""
         if self._socket is None:
             return
-        begin_s = self._clock()
+        clock = self._clock
+        begin_s = clock()
         try:
             data, ancillary, _, _ = self._socket.recvmsg(KERNEL_READ_BYTES, STAMP_BYTES)
         except _NOT_NOW:
@@ -155,38 +169,25 @@ class KernelWire(Wire):
         except OSError as error:
             self._close(error)
             return
-        if data:
-            bracket = take_bracket(self._clock, self._realtime_ns)
-            self._arrived.append(_Arrival(begin_s, data, ancillary, bracket))
-            self._count(len(data), bracket.before_s)
-        else:
+        if not data:
             self._close(None)
+            return
+        bracket = clock(), self._realtime_ns(), clock()
+        is_drained = len(data) < KERNEL_READ_BYTES
+        if self._tls is not None:
+            data = self._decrypt(self._tls, data)
+        self._arrived.append((begin_s, is_drained, data, ancillary, bracket))
+        self._count(data, bracket[0])
 
-    def _take(self) -> Read | None:
-        while self._arrived:
-            read = self._stamped(self._arrived.popleft())
-            if self._tls is None:
-                return read
-            try:
-                self._tls.feed(read.data)
-                plain = self._tls.decrypt()
-            except ssl.SSLError as error:
-                self._fail(FailureKind.LOST, f"the connection was lost ({describe_error(error)})")
-                return None
-            self._put(self._tls.take_outgoing())
-            if plain:
-                return read._replace(data=plain)
-        return None
-
-    def _stamped(self, arrival: _Arrival) -> Read:
-        bracket, drained_s = arrival.bracket, self._drained_s
-        self._clocks.see(bracket)
-        stamp_ns = parse_stamp_ns(arrival.ancillary)
-        stamp_s = None if stamp_ns is None else self._clocks.map(stamp_ns, bracket)
-        self._latest_s = max(self._latest_s, bracket.before_s if stamp_s is None else stamp_s)
-        if len(arrival.data) < KERNEL_READ_BYTES:
-            self._drained_s = arrival.begin_s
-        return Read(self._latest_s, arrival.data, bracket.before_s, drained_s, stamp_s is not None)
+    def _decrypt(self, tls: _Tls, data: bytes) -> bytes:
+        try:
+            tls.feed(data)
+            plain = tls.decrypt()
+        except ssl.SSLError as error:
+            self._fail(FailureKind.LOST, f"the connection was lost ({describe_error(error)})")
+            return b""
+        self._put(tls.take_outgoing())
+        return plain
 
     def _put(self, data: bytes) -> None:
         """Send now what the socket takes, and the rest when it can."""

@@ -1,7 +1,8 @@
 """How well is it known when chunks arrived: what the client's own reading may hide, chunk by chunk.
 
 In:   the parts of a reply and how many chunks were complete after each
-Out:  read delays, shared stamps, and for each chunk the latest moment before which it surely had not come
+Out:  read delays, shared stamps, when this client was away for long, and for each chunk in doubt the latest moment before
+      which it surely had not come
 Leaves out: what that does to a percentile (client_health); what the chunks say
 Read next by: client_health.
 """
@@ -11,20 +12,24 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from inference_bench.measure.http1 import Part
 
 
-class Doubt(NamedTuple):
-    """A chunk whose stamp may be later than it came.
+STALL_S: Final = 0.002  # a client that is later was away, and not just woken
 
-    Where:    `chunk` counts the chunks of its request; nothing of its read had come at drained_s, and the read returned
-              at read_s
+
+class Doubt(NamedTuple):
+    """Chunks of one read whose stamp may be later than they came.
+
+    Where:    they are those from `begin` up to, without, `end`, counted within their request; nothing of the read had
+              come at drained_s, and it returned at read_s
     """
 
-    chunk: int
+    begin: int
+    end: int
     drained_s: float
     read_s: float
 
@@ -33,26 +38,40 @@ class Doubt(NamedTuple):
 class Receipt:
     """How the chunks of one request were received.
 
-    Where:    num_user of the chunks have this program's own stamp; num_shared have the stamp of the one before
+    Where:    num_user of the chunks have this program's own stamp; num_shared have the stamp of the one before; stalls
+              as in Receipts
     """
 
     num_chunks: int = 0
     num_user: int = 0
     num_shared: int = 0
     read_delays_s: array[float] = field(default_factory=lambda: array("d"))
+    stalls: array[float] = field(default_factory=lambda: array("d"))
     _doubts: array[float] = field(default_factory=lambda: array("d"))
     _time_s: float = -1.0
-    _last: Part | None = None
+    _read_s: float = -1.0
 
     def note(self, part: Part, num_chunks: int) -> None:
         """After this part, so many chunks of the request were complete."""
-        is_new_read = self._last is None or part.read_s != self._last.read_s
-        if is_new_read and part.is_kernel:
-            self.read_delays_s.append(part.read_s - part.time_s)
-        for index in range(self.num_chunks, num_chunks):
-            self._add_chunk(index, part)
-        self.num_chunks = num_chunks
-        self._last = part
+        time_s, _, read_s, drained_s, is_kernel, is_whole = part
+        if is_kernel and read_s != self._read_s:
+            self.read_delays_s.append(delay_s := read_s - time_s)
+            if delay_s > STALL_S:
+                self.stalls.extend((read_s, delay_s))
+        self._read_s = read_s
+        first, self.num_chunks = self.num_chunks, num_chunks
+        num_new = num_chunks - first
+        if not num_new:
+            return
+        num_shared = num_new - (time_s != self._time_s)
+        self._time_s = time_s
+        self.num_shared += num_shared
+        if is_kernel and is_whole:  # of the chunks with one stamp it is that of the last
+            if num_shared:
+                self._doubts.extend((num_chunks - 1 - num_shared, num_chunks - 1, drained_s, read_s))
+        else:
+            self.num_user += 0 if is_kernel else num_new
+            self._doubts.extend((first, num_chunks, drained_s, read_s))
 
     @property
     def has_doubts(self) -> bool:
@@ -60,31 +79,24 @@ class Receipt:
         return bool(self._doubts)
 
     def doubts(self) -> Iterator[Doubt]:
-        """The chunks whose stamp may be late, in order."""
-        for at in range(0, len(self._doubts), 3):
-            index, drained_s, read_s = self._doubts[at : at + 3]
-            yield Doubt(int(index), drained_s, read_s)
-
-    def _add_chunk(self, index: int, part: Part) -> None:
-        """Of the chunks with one stamp it is that of the last, where the read ended with it."""
-        is_shared = part.time_s == self._time_s
-        self.num_shared += is_shared
-        self.num_user += not part.is_kernel
-        self._time_s = part.time_s
-        if not part.is_kernel or not part.is_whole:
-            self._doubts.extend((index, part.drained_s, part.read_s))
-        elif is_shared:
-            self._doubts.extend((index - 1, part.drained_s, part.read_s))
+        """The chunks whose stamp may be late, in order; those of one read together."""
+        for at in range(0, len(self._doubts), 4):
+            begin, end, drained_s, read_s = self._doubts[at : at + 4]
+            yield Doubt(int(begin), int(end), drained_s, read_s)
 
 
 @dataclass(slots=True)
 class Receipts:
-    """How the chunks of a run were received; the doubts by the request's id."""
+    """How the chunks of a run were received; the doubts by the request's id.
+
+    Where:    stalls has, two by two, when this client was back and for how long it may have been away
+    """
 
     num_chunks: int = 0
     num_user: int = 0
     num_shared: int = 0
     read_delays_s: array[float] = field(default_factory=lambda: array("d"))
+    stalls: array[float] = field(default_factory=lambda: array("d"))
     of_request: dict[str, Receipt] = field(default_factory=dict)
 
     def add(self, request_id: str, receipt: Receipt) -> None:
@@ -93,5 +105,11 @@ class Receipts:
         self.num_user += receipt.num_user
         self.num_shared += receipt.num_shared
         self.read_delays_s.extend(receipt.read_delays_s)
+        self.stalls.extend(receipt.stalls)
         if receipt.has_doubts:
             self.of_request[request_id] = receipt
+
+    def note_lag(self, now_s: float, lag_s: float, period_s: float) -> None:
+        """A task that looks every period_s whether it is time came so late; up to a period more is unseen."""
+        if lag_s > STALL_S:
+            self.stalls.extend((now_s, lag_s + period_s))

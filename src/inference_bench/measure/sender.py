@@ -2,7 +2,8 @@
 
 In:   a Target and an Ask (a prompt, a length, when it was planned)
 Out:  one RequestRecord for every request, also for those that fail, time out or are stopped
-Leaves out: how many run at once (load), what the numbers mean (metrics); the text that was sent or generated
+Leaves out: how many run at once (load), what the numbers mean (metrics); the text that was sent or generated, which is
+      held only as long as an Ask wants it examined
 Read next by: load, engines (fetch_json for what a server says about itself).
 
 planned_s is when the schedule said to send; sent_s is when this program turned to it, just before connecting, so
@@ -19,7 +20,7 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from inference_bench import __version__
 from inference_bench.errors import RequestError, ServerError, StreamError
@@ -36,19 +37,19 @@ from inference_bench.measure.http1 import (
     open_exchange,
 )
 from inference_bench.measure.kernel_stamps import StampSource
-from inference_bench.measure.openai_stream import (
-    EventStream,
-    Reply,
-    Usage,
-    error_message,
-    one_line,
-    parse_json,
-)
+from inference_bench.measure.native_payloads import payload_parser
+from inference_bench.measure.openai_stream import EventStream, PayloadParser, error_message, one_line, parse_json
 from inference_bench.measure.receipts import Receipt, Receipts
-from inference_bench.measure.target import Target, parse_address
+from inference_bench.measure.reply import Reply
+from inference_bench.measure.stream_events import Usage
+from inference_bench.measure.stream_follower import ChunkJournal, DecodeRounds, StreamFollower
+from inference_bench.measure.target import Endpoint, Target, parse_address
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
 from inference_bench.units import KIBI, MEBI
+
+if TYPE_CHECKING:
+    from inference_bench.measure.text_checks import TextFindings
 
 EVENT_STREAM: Final = "text/event-stream"
 JSON_TYPE: Final = "application/json"
@@ -62,7 +63,11 @@ _FAILURE_STATUS: Final = {FailureKind.TIMED_OUT: RequestStatus.TIMED_OUT}
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """One request to send. The prompt never shows in a repr."""
+    """One request to send. The prompt never shows in a repr.
+
+    Where:    index is its place in the workload, session and turn the conversation it belongs to; examine, where given,
+              is told the text of the answer once it has come, outside the event loop
+    """
 
     request_id: str
     prompt: str = field(repr=False)
@@ -70,6 +75,10 @@ class Ask:
     planned_s: float
     stage: Stage = Stage.MEASURE
     group: str = ""
+    index: int | None = None
+    session: int | None = None
+    turn: int | None = None
+    examine: Callable[[str], TextFindings] | None = None
 
 
 @dataclass(slots=True)
@@ -83,6 +92,9 @@ class _Course:
     error: str | None = None
     end_s: float | None = None
     receipt: Receipt = field(default_factory=Receipt)
+    first_byte_s: float | None = None
+    text: list[str] | None = field(default=None, repr=False)
+    findings: TextFindings | None = None
 
     def end(self, status: RequestStatus, error: str | None) -> None:
         self.status, self.error = status, error
@@ -95,7 +107,10 @@ class _Course:
 
 
 class Sender:
-    """Sends streaming requests to one target, which may change its body fields but not its address."""
+    """Sends streaming requests to one target, which may change its body fields but not its address.
+
+    Where:    journal is told of each request from its start on
+    """
 
     def __init__(
         self,
@@ -104,13 +119,17 @@ class Sender:
         timeouts: Timeouts | None = None,
         limits: Limits | None = None,
         stamps: StampSource = StampSource.KERNEL,
+        journal: ChunkJournal | None = None,
     ) -> None:
         self.target = target
         self.receipts = Receipts()
         self._clock = clock
         self._timeouts = timeouts or Timeouts()
         self._limits = limits or Limits()
+        self._journal = journal
         self._dialer = Dialer(target.address, stamps)
+        self._rounds = DecodeRounds(clock)
+        self._examining = asyncio.Lock()  # one text at a time: the event loop needs the interpreter too
 
     async def send(self, ask: Ask, body: bytes, on_end: Callable[[RequestRecord], None] | None = None) -> RequestRecord:
         """Send one request and follow it to its end.
@@ -118,29 +137,64 @@ class Sender:
         Where:    `on_end` gets the record in every case; a cancelled request hands it a CANCELLED record and then
                   lets the cancellation pass on
         """
-        course = _Course(sent_s=self._clock())
+        course = _Course(sent_s=self._clock(), text=None if ask.examine is None else [])
         try:
-            await self._follow(body, course)
+            await self._follow(ask, body, course)
+            course.end_s = self._clock() if course.end_s is None else course.end_s
+            await self._examine(ask, course)
         except asyncio.CancelledError:
-            course.end(RequestStatus.CANCELLED, "stopped by this program")
+            if course.end_s is None:
+                course.end(RequestStatus.CANCELLED, "stopped by this program")
             self._finish(ask, course, on_end)
             raise
         return self._finish(ask, course, on_end)
 
-    async def _follow(self, body: bytes, course: _Course) -> None:
-        request = HttpRequest("POST", self.target.endpoint.path, _headers(self.target, EVENT_STREAM), body)
+    async def _follow(self, ask: Ask, body: bytes, course: _Course) -> None:
+        request = HttpRequest("POST", self.target.path, _headers(self.target, EVENT_STREAM), body)
         try:
             async with open_exchange(self._dialer, request, self._clock, self._timeouts, self._limits) as exchange:
-                head = await exchange.head()
-                course.http_status = head.status
-                if head.status == 200 and head.content_type == EVENT_STREAM and head.content_encoding == "identity":
-                    await _follow_events(exchange, course)
-                else:
-                    course.end(*await _refusal(exchange, head))
+                if self._journal is not None:
+                    _tell_start(self._journal, ask, course)
+                try:
+                    await self._receive(ask, exchange, course)
+                except StreamError as error:
+                    course.end(RequestStatus.FAILED, str(error))
+                    course.end_s = exchange.time_s
+                except ExchangeError as failure:  # what breaks the rules ended when it came, not when it was seen
+                    course.end_s = exchange.time_s if failure.kind is FailureKind.BROKEN else None
+                    raise
+                finally:
+                    course.first_byte_s = exchange.first_byte_s
         except ExchangeError as failure:
             course.break_off(failure)
-        except StreamError as error:
-            course.end(RequestStatus.FAILED, str(error))
+
+    async def _receive(self, ask: Ask, exchange: Exchange, course: _Course) -> None:
+        head = await exchange.head()
+        course.http_status = head.status
+        if head.status != 200 or head.content_type != EVENT_STREAM or head.content_encoding != "identity":
+            course.end(*await _refusal(exchange, head))
+            return
+        reply = course.reply
+
+        def tell(first: int) -> None:
+            if self._journal is not None:
+                times_s, tokens = reply.chunk_times_s[first:], reply.tokens_since(first)
+                self._journal.chunks(ask.request_id, times_s, tokens, reply.channels_since(first))
+
+        stream = EventStream(_parser_of(self.target.endpoint), keeps_text=course.text is not None)
+        on_chunks = None if self._journal is None else tell
+        follower = StreamFollower(exchange, stream, reply, course.receipt, on_chunks, course.text)
+        await follower.follow(self._rounds)
+        course.end(*reply.verdict())
+        if not reply.done or await _wait_for_close(exchange):
+            course.end_s = exchange.time_s
+
+    async def _examine(self, ask: Ask, course: _Course) -> None:
+        if ask.examine is None or course.text is None or not (course.text or course.status is RequestStatus.COMPLETED):
+            return
+        text, course.text = "".join(course.text), None
+        async with self._examining:
+            course.findings = await asyncio.to_thread(ask.examine, text)
 
     def _finish(self, ask: Ask, course: _Course, on_end: Callable[[RequestRecord], None] | None) -> RequestRecord:
         end_s = self._clock() if course.end_s is None else course.end_s
@@ -152,17 +206,31 @@ class Sender:
         return record
 
 
-def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) -> RequestRecord:
-    """The record; token counts are the server's: its `usage`, else llama.cpp's `timings`, else the token ids it wrote.
+def _parser_of(endpoint: Endpoint) -> PayloadParser | None:
+    """None for the routes whose payloads EventStream knows."""
+    return None if endpoint.is_openai else payload_parser(endpoint)
 
-    Ignores:  how many tokens were asked for; and text, which is not kept and so cannot be tokenised again
-    """
-    usage = course.reply.usage or Usage(None, None, None)
-    timings = course.reply.timings or ServerTimings()
-    output_tokens = _first(usage.completion_tokens, timings.output_tokens)
-    source = TokenCountSource.UNKNOWN if output_tokens is None else TokenCountSource.SERVER_USAGE
-    if output_tokens is None and course.reply.num_token_ids:
-        output_tokens, source = course.reply.num_token_ids, TokenCountSource.SERVER_TOKEN_IDS
+
+def _tell_start(journal: ChunkJournal, ask: Ask, course: _Course) -> None:
+    journal.started(
+        ask.request_id,
+        ask.planned_s,
+        course.sent_s,
+        stage=ask.stage,
+        group=ask.group,
+        index=ask.index,
+        session=ask.session,
+        turn=ask.turn,
+        requested_output_tokens=ask.max_output_tokens,
+    )
+
+
+def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) -> RequestRecord:
+    """The record, with the token counts of whoever counted first (see `_count_output`)."""
+    reply, findings = course.reply, course.findings
+    usage = reply.usage or Usage(None, None, None)
+    timings = reply.timings or ServerTimings()
+    output_tokens, source = _count_output(course)
     return RequestRecord(
         request_id=ask.request_id,
         origin=Origin.MEASURED,
@@ -171,19 +239,43 @@ def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) ->
         planned_s=ask.planned_s,
         sent_s=course.sent_s,
         end_s=end_s,
-        chunk_times_s=tuple(course.reply.chunk_times_s),
+        chunk_times_s=tuple(reply.chunk_times_s),
         prompt_tokens=_first(usage.prompt_tokens, _add(timings.prompt_tokens, timings.cached_prompt_tokens)),
         cached_prompt_tokens=_first(usage.cached_prompt_tokens, timings.cached_prompt_tokens),
         output_tokens=output_tokens,
         requested_output_tokens=ask.max_output_tokens,
         token_count_source=source,
-        finish_reason=course.reply.finish_reason,
+        finish_reason=reply.finish_reason,
         http_status=course.http_status,
         error=error,
         group=ask.group,
-        server_timings=course.reply.timings,
-        chunk_tokens=course.reply.chunk_tokens,
+        server_timings=reply.timings,
+        chunk_tokens=reply.chunk_tokens,
+        channels=reply.channels_since(0),
+        first_byte_s=course.first_byte_s,
+        document_valid=None if findings is None else findings.is_valid,
+        index=ask.index,
+        session=ask.session,
+        turn=ask.turn,
     )
+
+
+def _count_output(course: _Course) -> tuple[int | None, TokenCountSource]:
+    """The server's count: its `usage`, else llama.cpp's `timings`, else the token ids it wrote; else the tokenizer's.
+
+    Where:    text that is not all of the output (reasoning, tool calls) is no ground to count from
+    Ignores:  how many tokens were asked for
+    """
+    reply = course.reply
+    usage, timings = reply.usage or Usage(None, None, None), reply.timings or ServerTimings()
+    counted = _first(usage.completion_tokens, timings.output_tokens)
+    if counted is not None:
+        return counted, TokenCountSource.SERVER_USAGE
+    if reply.num_token_ids:
+        return reply.num_token_ids, TokenCountSource.SERVER_TOKEN_IDS
+    if course.findings is not None and course.findings.num_tokens is not None and not reply.other_channels:
+        return course.findings.num_tokens, TokenCountSource.TOKENIZER
+    return None, TokenCountSource.UNKNOWN
 
 
 def _first(preferred: int | None, otherwise: int | None) -> int | None:
@@ -196,24 +288,13 @@ def _add(first: int | None, second: int | None) -> int | None:
 
 def _headers(target: Target, accept: str) -> tuple[tuple[str, str], ...]:
     """Headers of every request; a coding such as gzip is never asked for: it would hide when tokens came."""
-    headers = (
+    return (
         ("User-Agent", f"inference-bench/{__version__}"),
         ("Accept", accept),
         ("Accept-Encoding", "identity"),
         ("Content-Type", JSON_TYPE),
+        *target.secret_headers,
     )
-    return headers if target.api_key is None else (*headers, ("Authorization", target.api_key.authorization()))
-
-
-async def _follow_events(exchange: Exchange, course: _Course) -> None:
-    stream, reply = EventStream(), course.reply
-    while reply.error is None and not reply.done and (part := await exchange.next_part()) is not None:
-        for events in stream.feed(part.data):
-            reply.add(events, part.time_s)
-        course.receipt.note(part, len(reply.chunk_times_s))
-    course.end(*reply.verdict())
-    if not reply.done or await _wait_for_close(exchange):
-        course.end_s = exchange.time_s
 
 
 async def _wait_for_close(exchange: Exchange) -> bool:

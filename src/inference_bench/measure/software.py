@@ -13,7 +13,7 @@ from typing import Final
 
 from inference_bench import __version__
 
-_PACKAGES: Final = ("numpy", "threadpoolctl", "h11", "xllamacpp", "vl-convert-python")
+_PACKAGES: Final = ("numpy", "threadpoolctl", "msgspec", "uvloop", "xllamacpp", "vl-convert-python")
 
 
 def software_versions() -> dict[str, str]:

@@ -1,25 +1,34 @@
 """What can one payload of an event stream say: small events, which hold counts and never the text.
 
 In:   nothing; these are plain immutable values
-Out:  StreamEvent, which `openai_stream` makes of bytes and `Reply` takes in
-Read next by: openai_stream.
+Out:  StreamEvent, which payload parsers make of text and `Reply` takes in
+Read next by: openai_stream, quick_payloads, native_payloads.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TypeAlias
+import re
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
 
 from inference_bench.records import Channel as Channel
 from inference_bench.records import ServerTimings
+from inference_bench.units import MEBI
+
+MAX_COUNT: Final = MEBI * MEBI
+REASON: Final = re.compile(r"[A-Za-z_]{1,40}")  # anything else might repeat a prompt or a key, and is not kept
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """Characters the model generated; how many, never which."""
+    """Characters the model generated.
+
+    Where:    text is there for whoever examines an answer as it comes; it shows in no repr and is stored nowhere
+    """
 
     num_chars: int
     channel: Channel
+    text: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,10 @@ In:   a clock, limits, and the bytes that a socket brings
 Out:  the reads in order, each with the time it stands for
 Leaves out: what the bytes mean (http1, openai_stream), and asking the kernel when they came (kernel_wire)
 
+Reads that nobody takes pile up; whoever waits is woken for each of them, or, once `let_pile_up` was called, for one that
+may be the last of the reply, for much at once, and at the end. Parsing one read at a time costs as much again as
+receiving it, and it keeps the next socket waiting.
+
 `AsyncioWire` works everywhere: the stamp is taken when asyncio hands a read over, before any parsing; all sockets that
 are ready together are stamped before the first of them is parsed.
 Read next by: kernel_wire, http1.
@@ -15,16 +19,21 @@ import asyncio
 import math
 import os
 import ssl
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, cast
 
 from inference_bench.errors import RequestError
 from inference_bench.units import KIBI
 
 READ_BYTES: Final = 16 * KIBI  # small on purpose: asyncio's own 256 KiB buffer is allocated anew for every read
+MOST_WAITING_BYTES: Final = 64 * KIBI
+
+_LAST_CHUNK: Final = b"0\r\n\r\n"
+_DONE: Final = b"[DONE]"
+_END_BYTES: Final = 48  # [DONE] and what may follow it
+_LINE_END: Final = b"\n"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,42 +86,50 @@ class Read(NamedTuple):
 
 
 class Wire:
-    """What the two ways to receive have in common: reads wait in order, and nothing is waited for too long."""
+    """What the two ways to receive have in common: reads wait in order, and nothing is waited for too long.
+
+    Where:    failure is how the connection broke off, None as long as it has not
+    """
 
     def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> None:
         self._clock, self._timeouts, self._max_bytes = clock, timeouts, max_bytes
         self._news = asyncio.Event()
-        self._failure: ExchangeError | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._num_bytes = 0
+        self._num_waiting_bytes = 0
+        self._piles_up = self._was_cut = False
         self._deadline_s = clock() + timeouts.total_s
         self._last_s = clock()
+        self.failure: ExchangeError | None = None
         self.closed = asyncio.Event()
 
     def send(self, data: bytes) -> None:
         """Hand the request to the socket."""
         raise NotImplementedError
 
-    async def next_read(self) -> Read | None:
-        """The next read; None once the server has closed in order.
+    def take(self) -> list[Read]:
+        """The reads that wait, in order."""
+        raise NotImplementedError
 
-        Raises:   ExchangeError, after everything that arrived before the failure was handed out
-        """
-        while (read := self._take()) is None:
-            if self._failure is not None:
-                raise self._failure
-            if self.closed.is_set():
-                return None
-            self._news.clear()
-            await self._news.wait()
-        return read
+    def let_pile_up(self) -> None:
+        """From now on do not wake whoever waits for every read."""
+        self._piles_up = True
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will come."""
+        return self.failure is not None or self.closed.is_set()
+
+    async def wait(self) -> None:
+        """Until there is something to take, or nothing more will come."""
+        await self._news.wait()
+
+    def wake(self) -> None:
+        """Let whoever waits look again."""
+        self._news.set()
 
     async def close(self) -> None:
         """Drop the connection and wait until the socket is gone."""
-        raise NotImplementedError
-
-    def _take(self) -> Read | None:
-        """The next read that waits; None when there is none."""
         raise NotImplementedError
 
     def _abort(self) -> None:
@@ -124,20 +141,36 @@ class Wire:
         self._last_s = self._clock()
         self._watch()
 
-    def _count(self, num_bytes: int, now_s: float) -> None:
-        """So many bytes came; wake whoever parses."""
+    def _count(self, data: bytes, now_s: float) -> None:
+        """These bytes came; wake whoever parses, where they may be the last or there is much to parse."""
         self._last_s = now_s
+        num_bytes = len(data)
         self._num_bytes += num_bytes
+        self._num_waiting_bytes += num_bytes
         if self._num_bytes > self._max_bytes:
             self._fail(FailureKind.TOO_LARGE, f"the reply is larger than {self._max_bytes} bytes; gave up reading")
-        self._news.set()
+        elif (
+            not self._piles_up
+            or self._was_cut
+            or data.endswith(_LAST_CHUNK)
+            or data.find(_DONE, -_END_BYTES) >= 0
+            or num_bytes <= len(_LAST_CHUNK)
+            or self._num_waiting_bytes > MOST_WAITING_BYTES
+        ):
+            self._news.set()
+        self._was_cut = not data.endswith(_LINE_END)
+
+    def _note_taken(self) -> None:
+        self._num_waiting_bytes = 0
+        if not self.is_over:
+            self._news.clear()
 
     def _end(self, error: Exception | None) -> None:
         """The socket is gone, in order (None) or not."""
         if self._timer is not None:
             self._timer.cancel()
-        if error is not None and self._failure is None:
-            self._failure = ExchangeError(FailureKind.LOST, f"the connection was lost ({describe_error(error)})")
+        if error is not None and self.failure is None:
+            self.failure = ExchangeError(FailureKind.LOST, f"the connection was lost ({describe_error(error)})")
         self._last_s = self._clock()
         self.closed.set()
         self._news.set()
@@ -153,8 +186,8 @@ class Wire:
             self._fail(FailureKind.TIMED_OUT, f"no byte came for {self._timeouts.idle_s:g} s")
 
     def _fail(self, kind: FailureKind, message: str) -> None:
-        if self._failure is None:
-            self._failure = ExchangeError(kind, message)
+        if self.failure is None:
+            self.failure = ExchangeError(kind, message)
         self._abort()
         self._news.set()
 
@@ -165,14 +198,13 @@ class AsyncioWire(Wire, asyncio.BufferedProtocol):
     def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> None:
         super().__init__(clock, timeouts, max_bytes)
         self._buffer = memoryview(bytearray(READ_BYTES))  # asyncio's TLS slices it, which would copy a bytearray
-        self._reads: deque[Read] = deque()
+        self._reads: list[Read] = []
         self._drained_s = self._last_s
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The connection stands."""
-        if isinstance(transport, asyncio.Transport):
-            self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's are of no asyncio class
         self._begin()
 
     def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 (the base class gives it this name)
@@ -182,9 +214,10 @@ class AsyncioWire(Wire, asyncio.BufferedProtocol):
     def buffer_updated(self, nbytes: int) -> None:
         """A read returned: stamp it, keep it, and wake whoever parses."""
         now_s = self._clock()
-        self._reads.append(Read(now_s, bytes(self._buffer[:nbytes]), now_s, self._drained_s, False))
+        data = bytes(self._buffer[:nbytes])
+        self._reads.append(Read(now_s, data, now_s, self._drained_s, False))
         self._drained_s = now_s if nbytes < READ_BYTES else self._drained_s
-        self._count(nbytes, now_s)
+        self._count(data, now_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is gone, in order (None) or not."""
@@ -201,8 +234,11 @@ class AsyncioWire(Wire, asyncio.BufferedProtocol):
             self._transport.abort()
             await self.closed.wait()
 
-    def _take(self) -> Read | None:
-        return self._reads.popleft() if self._reads else None
+    def take(self) -> list[Read]:
+        """The reads that wait, in order."""
+        reads, self._reads = self._reads, []
+        self._note_taken()
+        return reads
 
     def _abort(self) -> None:
         if self._transport is not None:
