@@ -9,15 +9,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference_bench import stats
+from inference_bench.decode_window import steady_decode_window
 from inference_bench.errors import TooFewSamplesError
 from inference_bench.metrics import (
+    Objective,
     chunk_gaps_s,
     e2e_s,
     has_one_token_per_chunk,
+    longest_gap_s,
     output_tokens_per_s,
     percentiles,
+    pooled_gaps_s,
     send_delay_s,
-    steady_decode_window,
     summarise,
     time_to_close_s,
     tpot_s,
@@ -233,3 +237,26 @@ def test_a_window_lies_inside_every_stream(streams: list[tuple[float, list[float
         assert all(record.chunk_times_s[0] <= window.begin_s for record in records)
         assert all(record.chunk_times_s[-1] >= window.end_s for record in records)
         assert 0 < sum(window.gaps_s) <= len(records) * (window.end_s - window.begin_s) * (1 + 1e-9)
+
+
+def test_the_longest_gap_is_what_the_objective_looks_at() -> None:
+    record = request(2.0, 2.25, 3.0, 3.25, tokens=4)
+    assert (longest_gap_s(record), longest_gap_s(request(2.0)), longest_gap_s(request())) == (0.75, 0.0, 0.0)
+    assert Objective(3.0, 0.75).is_met_by(record)
+    assert not Objective(3.0, 0.7).is_met_by(record)
+
+
+def test_gaps_are_pooled_request_by_request() -> None:
+    records = [request(2.0, 2.25, 3.0), request(), request(1.0), request(5.0, 5.5)]
+    assert list(pooled_gaps_s(records)) == [0.25, 0.75, 0.5]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.lists(st.floats(2, 1e4), min_size=1, max_size=8).map(sorted), min_size=1, max_size=8), st.booleans())
+def test_numpy_changes_no_bit_of_any_metric(streams: list[list[float]], per_token: bool) -> None:
+    pytest.importorskip("numpy")
+    records = [request(*times_s, tokens=len(times_s) + (not per_token and i % 2)) for i, times_s in enumerate(streams)]
+    few = summarise(records)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stats, "_MANY", 1)
+        assert repr(summarise(records)) == repr(few)

@@ -1,14 +1,26 @@
 from __future__ import annotations
 
+import math
 import random
 import statistics
+import sys
+from array import array
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference_bench import stats
 from inference_bench.errors import TooFewSamplesError
-from inference_bench.stats import median, quantile, quantile_interval, relative_spread
+from inference_bench.stats import (
+    median,
+    ordered,
+    quantile,
+    quantile_interval,
+    relative_spread,
+    sorted_quantile,
+    sorted_quantile_interval,
+)
 
 finite = st.floats(-1e9, 1e9)
 
@@ -70,3 +82,44 @@ def test_intervals_cover_the_true_median_as_often_as_they_claim() -> None:
 def test_spread_is_half_the_interquartile_range_over_the_median() -> None:
     assert relative_spread([1.0, 2.0, 3.0, 4.0, 5.0]) == pytest.approx(1 / 3)
     assert relative_spread([1.0, 2.0, 3.0]) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=60), st.floats(0, 1))
+def test_many_values_and_few_are_put_in_order_alike_to_the_last_bit(values: list[float], q: float) -> None:
+    pytest.importorskip("numpy")
+    few = ordered(values)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stats, "_MANY", 1)
+        many = ordered(values)
+    assert isinstance(few, list)
+    assert isinstance(many, array)  # NumPy has been there
+    assert few == list(many)
+    if len(values) > 1 and math.isfinite(max(values) - min(values)):
+        assert sorted_quantile(few, q).hex() == sorted_quantile(many, q).hex()
+        assert sorted_quantile_interval(few, 0.5) == sorted_quantile_interval(many, 0.5)
+
+
+def test_many_values_are_put_in_order_without_numpy_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stats, "_MANY", 1)
+    monkeypatch.setitem(sys.modules, "numpy", None)
+    assert ordered([3.0, 1.0, 2.0]) == [1.0, 2.0, 3.0]
+
+
+def test_an_interval_of_millions_lies_where_the_normal_law_says() -> None:
+    count = 2_000_000
+    interval = sorted_quantile_interval(range(count), 0.99)
+    assert interval is not None
+    half = 1.959964 * math.sqrt(count * 0.99 * 0.01)
+    assert interval.low == pytest.approx(count * 0.99 - half, abs=3)
+    assert interval.high == pytest.approx(count * 0.99 + half, abs=3)
+
+
+@pytest.mark.parametrize(("count", "q"), [(30, 0.1), (500, 0.5), (700, 0.99), (20_000, 0.999)])
+def test_an_interval_is_that_of_the_exact_binomial(count: int, q: float) -> None:
+    binom = pytest.importorskip("scipy.stats").binom
+    interval = quantile_interval([float(rank) for rank in range(1, count + 1)], q)
+    below = binom.cdf(range(count + 1), count, q)
+    low = next(k for k, share in enumerate(below) if share > 0.025)
+    high = next(k for k, share in enumerate(below) if share >= 0.975) + 1
+    assert (None if interval is None else (interval.low, interval.high)) == ((low, high) if low > 0 else None)

@@ -12,16 +12,18 @@ Other tools use the same words for other quantities; each function says which.
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from operator import sub
 from typing import Final
 
 from inference_bench.errors import TooFewSamplesError
 from inference_bench.failure_view import FailurePercentiles, failure_percentiles
-from inference_bench.records import RequestRecord, RequestStatus, Stage
-from inference_bench.stats import Interval, quantile, quantile_interval
+from inference_bench.records import Channel, RequestRecord, RequestStatus, Stage
+from inference_bench.stats import Interval, ordered, sorted_quantile, sorted_quantile_interval
 
 _POINTS: Final = (0.5, 0.9, 0.99)
 
@@ -36,6 +38,27 @@ def ttft_s(record: RequestRecord) -> float | None:
               the actual send, so a delay of the client's own is missing there
     """
     return record.chunk_times_s[0] - record.planned_s if record.chunk_times_s else None
+
+
+def time_to_first_answer_s(record: RequestRecord) -> float | None:
+    """How long a user waits for the answer itself (TTFA): TTFT, and whatever the model thinks before it speaks.
+
+    Formula:  first chunk of the content channel - planned send
+    Unit:     seconds; None when no such chunk came
+    Ignores:  reasoning that a server hides, or writes between tags into the content
+    Source:   GuideLLM's TTFOT and AIPerf's TTFO start their clocks at the actual send
+    """
+    answer_s = times_in_channels(record, Channel.CONTENT)
+    return answer_s[0] - record.planned_s if answer_s else None
+
+
+def times_in_channels(record: RequestRecord, *channels: Channel) -> tuple[float, ...]:
+    """The arrivals of chunks of these channels; a record that knows no channels has content only."""
+    if not record.channels:
+        return record.chunk_times_s if Channel.CONTENT in channels else ()
+    letters = {channel.letter for channel in channels}
+    pairs = zip(record.chunk_times_s, record.channels, strict=True)
+    return tuple(time_s for time_s, letter in pairs if letter in letters)
 
 
 def send_delay_s(record: RequestRecord) -> float:
@@ -90,7 +113,28 @@ def chunk_gaps_s(record: RequestRecord) -> tuple[float, ...]:
     Unit:     seconds
     Source:   vLLM prints these as ITL, whatever a chunk holds
     """
-    return tuple(after - before for before, after in pairwise(record.chunk_times_s))
+    return tuple(_gaps_s(record))
+
+
+def longest_gap_s(record: RequestRecord) -> float:
+    """The longest of `chunk_gaps_s`; 0 without any."""
+    return max(_gaps_s(record), default=0.0)
+
+
+def pooled_gaps_s(records: Iterable[RequestRecord]) -> array[float]:
+    """`chunk_gaps_s` of all these requests, one after the other, held in eight bytes each.
+
+    Unit:     seconds
+    """
+    pooled = array("d")
+    for record in records:
+        pooled.extend(_gaps_s(record))
+    return pooled
+
+
+def _gaps_s(record: RequestRecord) -> Iterator[float]:
+    times_s = record.chunk_times_s
+    return map(sub, times_s[1:], times_s)
 
 
 def has_one_token_per_chunk(record: RequestRecord) -> bool:
@@ -150,7 +194,7 @@ class Objective:
         """Whether a request completed within the objective."""
         wait_s = ttft_s(record)
         in_time = record.status is RequestStatus.COMPLETED and wait_s is not None and wait_s <= self.max_ttft_s
-        return in_time and all(gap <= self.max_gap_s for gap in chunk_gaps_s(record))
+        return in_time and longest_gap_s(record) <= self.max_gap_s
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,13 +210,15 @@ class AllRequests:
 class Metrics:
     """What a set of measured requests says. None: no sample.
 
-    Where:    itl_s pools the gaps of requests in which one chunk is one token (num_one_token_per_chunk of them);
-              chunk_gap_s pools the gaps of all. token_sources counts the completed requests by who counted their
-              tokens. shared_stamp_fraction is the share of gaps that are 0 because one read brought several chunks
+    Where:    ttfa_s is until the first chunk of content, which is TTFT where a model does not reason; itl_s pools the gaps
+              of requests in which one chunk is one token (num_one_token_per_chunk of them); chunk_gap_s pools the gaps of
+              all. token_sources counts the completed requests by who counted their tokens. shared_stamp_fraction is the
+              share of gaps that are 0 because one read brought several chunks
     """
 
     requests: RequestCounts
     ttft_s: Percentiles | None
+    ttfa_s: Percentiles | None
     e2e_s: Percentiles | None
     time_to_close_s: Percentiles | None
     tpot_s: Percentiles | None
@@ -203,16 +249,18 @@ def summarise(
         raise TooFewSamplesError("there is no measured request to summarise")
     completed = [record for record in measured if record.status is RequestStatus.COMPLETED]
     per_token = [record for record in completed if has_one_token_per_chunk(record)]
-    gaps_s = [gap for record in completed for gap in chunk_gaps_s(record)]
+    gaps_s = ordered(pooled_gaps_s(completed))
+    token_gaps_s = gaps_s if len(per_token) == len(completed) else ordered(pooled_gaps_s(per_token))
     objective, duration_s = objective or Objective(), span_s(measured) if busy_s is None else busy_s
     return Metrics(
         requests=_count_endings(measured),
         ttft_s=percentiles(map(ttft_s, completed)),
+        ttfa_s=percentiles(map(time_to_first_answer_s, completed)),
         e2e_s=percentiles(map(e2e_s, completed)),
         time_to_close_s=percentiles(map(time_to_close_s, completed)),
         tpot_s=percentiles(map(tpot_s, completed)),
-        itl_s=percentiles(gap for record in per_token for gap in chunk_gaps_s(record)),
-        chunk_gap_s=percentiles(gaps_s),
+        itl_s=_ordered_percentiles(token_gaps_s),
+        chunk_gap_s=_ordered_percentiles(gaps_s),
         send_delay_s=percentiles(map(send_delay_s, measured)),
         output_tokens_per_s=output_tokens_per_s(measured, busy_s),
         realised_rate=realised_rate(measured),
@@ -220,7 +268,7 @@ def summarise(
         goodput_rule=objective.rule,
         span_s=duration_s,
         num_one_token_per_chunk=len(per_token),
-        shared_stamp_fraction=gaps_s.count(0.0) / len(gaps_s) if gaps_s else None,
+        shared_stamp_fraction=_share_of_zeros(gaps_s),
         token_sources=dict(Counter(record.token_count_source.value for record in completed)),
         all_requests=AllRequests(
             *(failure_percentiles((r, of(r)) for r in measured) for of in (ttft_s, e2e_s, tpot_s))
@@ -230,11 +278,18 @@ def summarise(
 
 def percentiles(values: Iterable[float | None]) -> Percentiles | None:
     """Percentiles of the values that exist; None when there is none."""
-    kept = sorted(value for value in values if value is not None)
+    return _ordered_percentiles(ordered(value for value in values if value is not None))
+
+
+def _ordered_percentiles(kept: Sequence[float]) -> Percentiles | None:
     if not kept:
         return None
-    p50, p90, p99 = (quantile(kept, q) for q in _POINTS)
-    return Percentiles(p50, p90, p99, len(kept), *(quantile_interval(kept, q) for q in _POINTS))
+    p50, p90, p99 = (sorted_quantile(kept, q) for q in _POINTS)
+    return Percentiles(p50, p90, p99, len(kept), *(sorted_quantile_interval(kept, q) for q in _POINTS))
+
+
+def _share_of_zeros(kept: Sequence[float]) -> float | None:
+    return (bisect_right(kept, 0.0) - bisect_left(kept, 0.0)) / len(kept) if kept else None
 
 
 def span_s(records: Sequence[RequestRecord]) -> float:
@@ -275,75 +330,3 @@ def _per_second(count: int, duration_s: float) -> float | None:
 def _count_endings(records: Sequence[RequestRecord]) -> RequestCounts:
     endings = Counter(record.status for record in records)
     return RequestCounts(sent=len(records), **{status.value: endings[status] for status in RequestStatus})
-
-
-@dataclass(frozen=True, slots=True)
-class DecodeWindow:
-    """The time in which all of a set of requests were decoding and none was reading its prompt.
-
-    Where:    gaps_s pools, over the streams, the chunk gaps that lie wholly in the window; with one token a chunk a
-              gap is one decode step of the whole batch. mean_context_tokens is the mean, over those gaps, of the
-              positions a stream attends to in that step. tokens_per_s adds up the streams' own rates
-    Unit:     seconds, tokens; None where the tokens are not known one by one
-    """
-
-    begin_s: float
-    end_s: float
-    num_streams: int
-    gaps_s: tuple[float, ...]
-    one_token_per_chunk: bool
-    mean_context_tokens: float | None
-    tokens_per_s: float | None
-
-
-def steady_decode_window(records: Sequence[RequestRecord]) -> DecodeWindow | None:
-    """The window in which all these requests, sent together, are decoding at once.
-
-    Formula:  from the latest first chunk to the earliest last chunk; the gap from chunk i to chunk i + 1 (from 0)
-              attends to prompt tokens + i + 1 positions; tokens_per_s = sum over streams of gaps / their time
-    Where:    None when the window holds no gap, or a request did not complete and so left the batch
-    """
-    if not records or any(record.status is not RequestStatus.COMPLETED for record in records):
-        return None
-    streams = [record.chunk_times_s for record in records]
-    if not all(streams):
-        return None
-    begin_s, end_s = max(times[0] for times in streams), min(times[-1] for times in streams)
-    inside = [_gaps_inside(times, begin_s, end_s) for times in streams]
-    gaps_s = tuple(gap for gaps in inside for _, gap in gaps)
-    if not gaps_s:
-        return None
-    is_per_token = all(map(has_one_token_per_chunk, records))
-    return DecodeWindow(
-        begin_s,
-        end_s,
-        len(records),
-        gaps_s,
-        is_per_token,
-        _mean_context_tokens(records, inside) if is_per_token else None,
-        _rate(inside) if is_per_token else None,
-    )
-
-
-def _gaps_inside(times_s: Sequence[float], begin_s: float, end_s: float) -> list[tuple[int, float]]:
-    """(index of the chunk before, gap) for the gaps that lie in the window."""
-    pairs = enumerate(pairwise(times_s))
-    return [(i, after - before) for i, (before, after) in pairs if begin_s <= before and after <= end_s]
-
-
-def _mean_context_tokens(
-    records: Sequence[RequestRecord], inside: Sequence[Sequence[tuple[int, float]]]
-) -> float | None:
-    total = 0
-    for record, gaps in zip(records, inside, strict=True):
-        if record.prompt_tokens is None:
-            return None
-        total += sum(record.prompt_tokens + index + 1 for index, _ in gaps)
-    return total / sum(map(len, inside))
-
-
-def _rate(inside: Sequence[Sequence[tuple[int, float]]]) -> float | None:
-    times_s = [sum(gap for _, gap in gaps) for gaps in inside]
-    if min(times_s) <= 0:
-        return None
-    return sum(len(gaps) / time_s for gaps, time_s in zip(inside, times_s, strict=True))

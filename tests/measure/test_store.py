@@ -18,7 +18,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_bench.errors import MeasurementError, RunFolderError, StorageError
-from inference_bench.measure.store import RunFolder, read_records, record_from_json, record_to_json
+from inference_bench.measure.journal_read import NEVER_ENDED
+from inference_bench.measure.store import RunFolder, read_progress, read_records, record_from_json, record_to_json
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
 
@@ -29,10 +30,10 @@ RECORD = RequestRecord(
     origin=Origin.MEASURED,
     stage=Stage.MEASURE,
     status=RequestStatus.COMPLETED,
-    planned_s=0.1,
-    sent_s=0.1 + 2**-30,
-    end_s=1 / 3,
-    chunk_times_s=(0.2, 0.30000000000000004),
+    planned_s=0.125,
+    sent_s=0.125 + 2**-20,
+    end_s=0.375,
+    chunk_times_s=(0.25, 0.3125),
     prompt_tokens=12,
     output_tokens=2,
     token_count_source=TokenCountSource.SERVER_USAGE,
@@ -85,7 +86,7 @@ def test_a_record_of_a_version_without_tokens_of_chunks_is_read(run: RunFolder) 
     assert record_from_json(line) == replace(RECORD, chunk_tokens=(1, 1))
     assert record_from_json(line.replace(',"chunk_tokens":[1,1]', "")) == RECORD
     with pytest.raises(ValueError, match="its fields"):
-        record_from_json(line.replace('"planned_s":0.1,', ""))
+        record_from_json(line.replace('"planned_s":0.125,', ""))
 
 
 def test_records_come_back_in_the_order_they_were_written(run: RunFolder) -> None:
@@ -108,6 +109,15 @@ def test_a_run_without_requests_has_no_records(run: RunFolder) -> None:
     assert read_records(run.path).records == ()
 
 
+def test_records_of_an_earlier_version_are_read(run: RunFolder) -> None:
+    (run.path / "requests.jsonl").write_text(record_to_json(RECORD) + "\n")
+    assert read_records(run.path).records == (RECORD,)
+    with pytest.raises(RunFolderError, match="already holds records"):
+        run.open_writer()
+    with pytest.raises(RunFolderError, match="only a run that has one can be resumed"):
+        run.resume_writer()
+
+
 def test_a_last_line_cut_anywhere_is_dropped_and_counted(run: RunFolder) -> None:
     line = record_to_json(RECORD).encode()
     file = run.path / "requests.jsonl"
@@ -122,14 +132,14 @@ BROKEN = {
     "a list": "[]",
     "blank": "",
     "another object": '{"a": 1}',
-    "NaN": record_to_json(RECORD).replace('"planned_s":0.1', '"planned_s":NaN'),
-    "an infinite time": record_to_json(RECORD).replace('"planned_s":0.1', '"planned_s":1e999'),
-    "text as a time": record_to_json(RECORD).replace('"planned_s":0.1', '"planned_s":"0.1"'),
+    "NaN": record_to_json(RECORD).replace('"planned_s":0.125', '"planned_s":NaN'),
+    "an infinite time": record_to_json(RECORD).replace('"planned_s":0.125', '"planned_s":1e999'),
+    "text as a time": record_to_json(RECORD).replace('"planned_s":0.125', '"planned_s":"0.125"'),
     "a fraction of a token": record_to_json(RECORD).replace('"prompt_tokens":12', '"prompt_tokens":12.5', 1),
     "true tokens": record_to_json(RECORD).replace('"prompt_tokens":12', '"prompt_tokens":true', 1),
     "an unknown status": record_to_json(RECORD).replace('"completed"', '"fine"'),
     "an extra field": record_to_json(RECORD)[:-1] + ',"prompt":"text"}',
-    "chunk times that are no list": record_to_json(RECORD).replace("[0.2,0.30000000000000004]", "0.2"),
+    "chunk times that are no list": record_to_json(RECORD).replace("[0.25,0.3125]", "0.2"),
     "deep nesting": '{"a":' * 100_000,
 }
 
@@ -215,17 +225,32 @@ def file_size_limit(num_bytes: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, old_handler)
 
 
-def test_a_disk_that_fills_up_is_one_error_and_loses_nothing_before_it(run: RunFolder) -> None:
-    line_bytes = len(record_to_json(RECORD)) + 1
+def test_a_disk_that_fills_up_is_one_error_and_loses_nothing(run: RunFolder) -> None:
+    records = tuple(replace(RECORD, request_id=f"r{number}") for number in range(5))
+    file = run.path / "requests.journal"
     with run.open_writer() as writer:
-        with file_size_limit(3 * line_bytes + 7):
-            for _ in range(3):
-                writer.append(RECORD)
-            with pytest.raises(StorageError, match=r"requests\.jsonl"):
-                writer.append(RECORD)
-        writer.append(RECORD)
+        for record in records[:3]:
+            writer.append(record)
+        num_bytes = file.stat().st_size
+        with file_size_limit(num_bytes + 7):
+            with pytest.raises(StorageError, match=r"could not write .*requests\.journal: file too large"):
+                writer.append(records[3])
+            assert file.stat().st_size == num_bytes
+            assert read_records(run.path).records == records[:3]
+        writer.append(records[4])
     stored = read_records(run.path)
-    assert (len(stored.records), stored.num_dropped_lines) == (4, 0)
+    assert (stored.records, stored.num_dropped_lines) == (records, 0)
+
+
+def test_a_disk_that_is_full_at_the_end_does_not_hide_why_the_run_ended(run: RunFolder) -> None:
+    def fail() -> None:
+        with run.open_writer() as writer:
+            with pytest.raises(StorageError):
+                writer.append(RECORD)
+            raise ZeroDivisionError
+
+    with file_size_limit(0), pytest.raises(ZeroDivisionError):
+        fail()
 
 
 def test_a_full_disk_leaves_the_old_meta_whole(run: RunFolder) -> None:
@@ -241,3 +266,71 @@ def test_records_that_are_a_pipe_are_refused_at_once(run: RunFolder) -> None:
     os.mkfifo(run.path / "requests.jsonl")
     with pytest.raises(RunFolderError, match="not a regular file"):
         read_records(run.path)
+    os.mkfifo(run.path / "requests.journal")
+    with pytest.raises(RunFolderError, match="not a regular file"):
+        read_records(run.path)
+
+
+def test_the_records_of_processes_that_measured_together_are_read_in_the_order_they_ended(run: RunFolder) -> None:
+    for shard in (0, 1):
+        with run.open_writer(shard) as writer:
+            for number in range(shard, 6, 2):
+                writer.append(replace(RECORD, request_id=f"r{number}", end_s=1.0 + number))
+    assert [record.request_id for record in read_records(run.path).records] == [f"r{number}" for number in range(6)]
+
+
+def a_run_cut_short(run: RunFolder) -> None:
+    """Point a is whole; of point b one request has ended and one has not; the last frame is cut."""
+    writer = run.open_writer()
+    for number in range(3):
+        writer.append(replace(RECORD, request_id=f"a{number}", group="a", index=number))
+    writer.append(replace(RECORD, request_id="b0", group="b", index=0, end_s=8.0))
+    writer.started("b1", 5.0, 5.0, group="b", index=1)
+    writer.chunks("b1", [9.5])
+    writer.append(replace(RECORD, request_id="b2", group="b", index=2))
+    writer.close()
+    file = run.path / "requests.journal"
+    os.truncate(file, file.stat().st_size - 1)
+
+
+def test_a_run_that_was_cut_short_says_which_parts_are_done(run: RunFolder) -> None:
+    a_run_cut_short(run)
+    progress = read_progress(run.path)
+    assert set(progress.groups) == {"a", "b"}
+    assert (progress.groups["a"].num_ended, progress.groups["a"].num_unfinished) == (3, 0)
+    assert progress.groups["a"].indices == {0, 1, 2}
+    assert (progress.groups["b"].num_ended, progress.groups["b"].num_unfinished) == (1, 1)
+    assert progress.groups["b"].indices == {0}
+    assert (progress.last_s, progress.num_resumed) == (9.5, 0)
+
+
+def test_a_run_is_resumed_behind_what_it_wrote_and_a_part_that_was_begun_is_measured_anew(run: RunFolder) -> None:
+    a_run_cut_short(run)
+    with run.resume_writer(void_groups=["b"]) as writer:
+        for number in range(3):
+            writer.append(replace(RECORD, request_id=f"b{number}", group="b", index=number, end_s=20.0))
+    stored = read_records(run.path)
+    assert [record.request_id for record in stored.records] == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    assert [record.end_s for record in stored.records if record.group == "b"] == [20.0] * 3
+    assert (stored.num_voided, stored.num_unfinished, stored.num_resumed, stored.num_dropped_lines) == (2, 1, 1, 0)
+
+
+def test_a_run_is_resumed_where_it_stopped(run: RunFolder) -> None:
+    a_run_cut_short(run)
+    with run.resume_writer() as writer:
+        writer.append(replace(RECORD, request_id="b2", group="b", index=2, end_s=20.0))
+    records = read_records(run.path).records
+    assert [(record.request_id, record.error) for record in records[3:]] == [
+        ("b0", None),
+        ("b1", NEVER_ENDED),
+        ("b2", None),
+    ]
+    assert records[4].end_s == 9.5
+
+
+def test_a_run_cannot_be_resumed_on_a_full_disk_and_is_as_it_was(run: RunFolder) -> None:
+    a_run_cut_short(run)
+    before = read_records(run.path).records
+    with file_size_limit(0), pytest.raises(StorageError, match=r"requests\.journal"):
+        run.resume_writer(void_groups=["a"])
+    assert read_records(run.path).records == before

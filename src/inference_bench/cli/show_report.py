@@ -1,52 +1,61 @@
-"""`report RUN`: look again at a run folder."""
+"""`report RUN`: look again at a run folder, or write its raw samples for another program."""
 
 from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from inference_bench.cli.output import print_json
-from inference_bench.measure.store import read_records
-from inference_bench.metrics import summarise
-from inference_bench.report.load_report import metrics_json, metrics_text
+from inference_bench.errors import RequestError
+from inference_bench.files import require_writable_name
+from inference_bench.report.exports import write_export
+from inference_bench.report.exports_run import exported_run
+from inference_bench.report.saved_load import saved_json, saved_load, saved_text
 from inference_bench.report.text import printable, wrap
 from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result
 
+_VERIFY: Final = "inference-bench/verify/"
+
 
 def run(options: argparse.Namespace) -> int:
-    """A finished verification prints its result; a run that was cut short prints what its raw samples say."""
+    """A finished run prints its result; one that was cut short prints what its raw samples say."""
     folder = Path(options.run)
+    if options.export is not None:
+        return _export(options, folder)
+    if options.out is not None:
+        raise RequestError("a file to export to is given, and no form; say which, such as csv")
     if (folder / RESULT_FILE).is_file():
         result = read_result(folder)
         if options.json:
             print_json(result)
-        else:
-            print(_shown(result, folder))
-        return 0
-    stored = read_records(folder)
-    metrics = summarise(stored.records)
-    dropped = stored.num_dropped_lines
+            return 0
+        if str(result.get("schema")).startswith(_VERIFY):
+            print(_verified(result, folder))
+            return 0
+    saved = saved_load(folder)
     if options.json:
-        print_json(
-            {
-                "schema": "inference-bench/load/1",
-                **metrics_json(metrics),
-                "dropped_lines": dropped,
-                "run_dir": str(folder),
-            }
-        )
+        print_json(saved_json(saved))
     else:
-        print(metrics_text(metrics))
-        print(f"\n{folder}: {dropped} line(s) cut short were left out" if dropped else f"\n{folder}")
+        print(saved_text(saved, options.definitions))
+        print(*(f"report: {page}" for page in [folder / REPORT_FILE] if page.is_file()), sep="", end="")
     return 0
 
 
-def _shown(result: Mapping[str, Any], folder: Path) -> str:
-    """A verification's reading and where its page is; a load run's metrics again, from its raw samples."""
-    if (folder / REPORT_FILE).is_file():
-        reading = result.get("reading")
-        lines = [wrap(printable(str(line))) for line in (reading if isinstance(reading, list) else ())]
-        return "\n".join([*lines, "", f"report: {folder / REPORT_FILE}"])
-    return metrics_text(summarise(read_records(folder).records))
+def _export(options: argparse.Namespace, folder: Path) -> int:
+    out = None if options.out is None else Path(require_writable_name(options.out, "file to export to"))
+    written = write_export(exported_run(folder), options.export, out)
+    if options.json:
+        print_json({"schema": "inference-bench/export/1", "form": options.export, "path": str(written)})
+    else:
+        print(f"{options.export}: {written}")
+    return 0
+
+
+def _verified(result: Mapping[str, Any], folder: Path) -> str:
+    """A verification's reading, and where its page is."""
+    reading = result.get("reading")
+    lines = [wrap(printable(str(line))) for line in (reading if isinstance(reading, list) else ())]
+    page = folder / REPORT_FILE
+    return "\n".join([*lines, "", f"report: {page}"] if page.is_file() else lines)

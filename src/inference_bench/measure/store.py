@@ -1,36 +1,39 @@
-"""Where do raw results go: a folder per run, in which every record is written as soon as its request has ended.
+"""Where do raw results go: a folder per run, in which samples are written while they are measured.
 
 In:   RequestRecords as they come, and what is known about the run
-Out:  `meta.json` (written whole or not at all) and `requests.jsonl` (one record a line, appended)
-Leaves out: prompt and generated text, which no record holds; and fsync for every record: a killed process loses at
-      most the requests in flight, a power cut also what the system had not written yet
-Read next by: verify, report.
+Out:  `meta.json` (written whole or not at all) and `requests.journal` (appended); the records again, also those of
+      folders of earlier versions, `requests.jsonl` with one record a line
+Leaves out: prompt and generated text, which no record holds; the journal's bytes (journal, journal_read)
+Read next by: loadtest, verify, report.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from types import NoneType
-from typing import Any, Final, NoReturn, Self, get_args, get_origin, get_type_hints
+from typing import Final, TypeAlias
 
 from inference_bench.errors import MeasurementError, RunFolderError, StorageError
-from inference_bench.files import shown_name, write_whole
-from inference_bench.records import RequestRecord
+from inference_bench.files import write_whole
+from inference_bench.measure.journal import Journal, storage_error
+from inference_bench.measure.journal_fields import record_from_json as record_from_json
+from inference_bench.measure.journal_fields import record_to_json as record_to_json
+from inference_bench.measure.journal_read import NEVER_ENDED, JournalContent, read_journal
+from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.units import MEBI
 
 SCHEMA_VERSION: Final = 1
 META_FILE: Final = "meta.json"
-REQUESTS_FILE: Final = "requests.jsonl"
+JOURNAL_FILE: Final = "requests.journal"
+LINES_FILE: Final = "requests.jsonl"  # of earlier versions
+RecordWriter: TypeAlias = Journal
 
 _MAX_SAME_NAMES: Final = 100
 _MAX_OBJECT_BYTES: Final = 64 * MEBI
@@ -38,113 +41,46 @@ _MAX_LINE_BYTES: Final = 64 * MEBI  # a record of millions of tokens stays below
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9._-]+")
 
 
-def record_to_json(record: RequestRecord) -> str:
-    """One record as one line of JSON, from which `record_from_json` gives back the same record.
-
-    Raises:   MeasurementError for a time that is not a finite number
-    """
-    values = {field.name: getattr(record, field.name) for field in fields(record)}
-    try:
-        return json.dumps(values, allow_nan=False, separators=(",", ":"), default=asdict)
-    except ValueError:
-        raise MeasurementError(f"request {record.request_id} has a time that is not a number; not written") from None
-
-
-def record_from_json(line: str | bytes) -> RequestRecord:
-    """The record that `record_to_json` wrote.
-
-    Raises:   ValueError for a line that is not one, in the words of the field that is wrong
-    """
-    record = _decode(RequestRecord, json.loads(line, parse_constant=_refuse), "the record")
-    return record if isinstance(record, RequestRecord) else _refuse("the record")
-
-
-def _decode(hint: Any, value: object, what: str) -> object:
-    """A JSON value as the type that a dataclass field declares; nothing is converted that does not fit."""
-    options = get_args(hint)
-    if NoneType in options:
-        rest = next(option for option in options if option is not NoneType)
-        return None if value is None else _decode(rest, value, what)
-    if is_dataclass(hint) and isinstance(hint, type):
-        return _decode_object(hint, value, what)
-    if get_origin(hint) is tuple:
-        return tuple(_decode(options[0], item, what) for item in _expect(value, list, what))
-    if issubclass(hint, StrEnum):
-        return hint(value)
-    if hint is float:
-        return _expect_finite(value, what)
-    return _expect(value, hint, what)
-
-
-def _decode_object(kind: type, value: object, what: str) -> object:
-    values, hints = _expect(value, dict, what), get_type_hints(kind)
-    needed = {field.name for field in fields(kind) if field.default is MISSING}
-    if not needed <= values.keys() <= hints.keys():  # a record of an earlier version lacks what was added since
-        _refuse(f"{what}: its fields")
-    return kind(**{name: _decode(hints[name], item, name) for name, item in values.items()})
-
-
-def _expect(value: object, kind: type, what: str) -> Any:
-    return value if isinstance(value, kind) and not isinstance(value, bool) else _refuse(what)
-
-
-def _expect_finite(value: object, what: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    return _refuse(what)
-
-
-def _refuse(what: str) -> NoReturn:
-    raise ValueError(f"{what} is not what this version writes")
-
-
-class RecordWriter:
-    """Appends records to a run's file, each with one write; the file is new and belongs to this writer."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._num_bytes = 0
-        try:
-            self._file = path.open("xb", buffering=0)
-        except FileExistsError:
-            raise RunFolderError(f"{path} already holds records; every run has a folder of its own") from None
-        except OSError as error:
-            raise _storage_error(path, error) from None
-
-    def append(self, record: RequestRecord) -> None:
-        """Write one record; when that fails, the file is left as it was before.
-
-        Raises:   StorageError, MeasurementError for a record that holds NaN
-        """
-        line = record_to_json(record).encode() + b"\n"
-        try:
-            rest = memoryview(line)
-            while rest:
-                rest = rest[self._file.write(rest) or 0 :]
-        except OSError as error:
-            with suppress(OSError):
-                self._file.truncate(self._num_bytes)
-                self._file.seek(self._num_bytes)
-            raise _storage_error(self._path, error) from None
-        self._num_bytes += len(line)
-
-    def close(self) -> None:
-        """Close the file; nothing is buffered."""
-        self._file.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
 @dataclass(frozen=True, slots=True)
 class StoredRecords:
-    """What a run folder holds; a last line that a kill cut short is left out and counted."""
+    """What a run folder holds.
+
+    Where:    num_dropped_lines counts the files whose end a kill cut short, which is left out, num_dropped_bytes how long
+              that was; num_unfinished of the records never ended, and are CANCELLED; num_voided were measured again
+              when the run was resumed, and are not in `records`; num_resumed is how often it was
+    """
 
     records: tuple[RequestRecord, ...]
     num_dropped_lines: int
+    num_dropped_bytes: int = 0
+    num_unfinished: int = 0
+    num_voided: int = 0
+    num_resumed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GroupProgress:
+    """How far one part of a run has come.
+
+    Where:    indices are the workload's requests that ended; num_unfinished were in flight when the run was cut short
+    """
+
+    num_ended: int
+    num_unfinished: int
+    indices: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
+class RunProgress:
+    """What a run that was cut short has done, so that it can be resumed.
+
+    Where:    groups are the parts of the measured stage; last_s is the last moment known, on the run's own clock; the
+              clock of what is resumed should begin behind it
+    """
+
+    groups: Mapping[str, GroupProgress]
+    last_s: float
+    num_resumed: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,12 +129,37 @@ class RunFolder:
         """
         self._write(self.read_meta() | dict(values))
 
-    def open_writer(self) -> RecordWriter:
-        """The one writer of this run's records.
+    def open_writer(self, shard: int | None = None) -> RecordWriter:
+        """The one writer of this run's records, or of one of the processes that measure it together.
 
         Raises:   RunFolderError when there are records already, StorageError
         """
-        return RecordWriter(self.path / REQUESTS_FILE)
+        if (self.path / LINES_FILE).exists():
+            raise RunFolderError(f"{self.path} already holds records; every run has a folder of its own")
+        return Journal(self.path / (JOURNAL_FILE if shard is None else f"requests-{shard:03d}.journal"))
+
+    def resume_writer(self, void_groups: Sequence[str] = ()) -> RecordWriter:
+        """A writer that goes on behind what a run that was cut short has written.
+
+        Where:    records of void_groups, which are to be measured again, are read no more
+        Raises:   RunFolderError when there is no journal that can be gone on with, StorageError
+        """
+        path = self.path / JOURNAL_FILE
+        content = _read(path)
+        if content is None:
+            raise RunFolderError(f"{self.path} holds no {JOURNAL_FILE}; only a run that has one can be resumed")
+        try:
+            file = path.open("r+b", buffering=0)
+            file.truncate(content.num_bytes)
+        except OSError as error:
+            raise storage_error(path, error) from None
+        writer = Journal(path, file)
+        try:
+            writer.note_run({"resumed": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "void_groups": list(void_groups)})
+        except StorageError:
+            file.close()
+            raise
+        return writer
 
     def _write(self, meta: Mapping[str, object]) -> None:
         try:
@@ -243,17 +204,75 @@ def _require_regular(path: Path) -> None:
 def read_records(path: Path) -> StoredRecords:
     """The records of the run in this folder, in the order in which their requests ended.
 
-    Raises:   RunFolderError for a folder that is not a run, and for a broken line other than a last one cut short
+    Raises:   RunFolderError for a folder that is not a run, and for a file that is broken before its end
     """
     folder = RunFolder.open(path)
-    file = folder.path / REQUESTS_FILE
+    contents = [content for file in _journals(folder.path) if (content := _read(file)) is not None]
+    if not contents:
+        return _read_lines(folder.path / LINES_FILE)
+    records = [record for content in contents for record in content.records]
+    if len(contents) > 1:
+        records.sort(key=lambda record: record.end_s)
+    dropped = [content.num_dropped_bytes for content in contents if content.num_dropped_bytes]
+    return StoredRecords(
+        tuple(records),
+        len(dropped),
+        sum(dropped),
+        sum(content.num_unfinished for content in contents),
+        sum(content.num_voided for content in contents),
+        max(len(content.runs) for content in contents),
+    )
+
+
+def read_progress(path: Path) -> RunProgress:
+    """How far the run in this folder has come.
+
+    Raises:   RunFolderError; see `read_records`
+    """
+    stored = read_records(path)
+    groups: dict[str, list[RequestRecord]] = {}
+    for record in stored.records:
+        if record.stage is Stage.MEASURE:
+            groups.setdefault(record.group, []).append(record)
+    last_s = max((record.end_s for record in stored.records), default=0.0)
+    return RunProgress({name: _progress(group) for name, group in groups.items()}, last_s, stored.num_resumed)
+
+
+def _progress(records: Iterable[RequestRecord]) -> GroupProgress:
+    records = list(records)
+    ended = [
+        record for record in records if not (record.status is RequestStatus.CANCELLED and record.error == NEVER_ENDED)
+    ]
+    indices = frozenset(record.index for record in ended if record.index is not None)
+    return GroupProgress(len(ended), len(records) - len(ended), indices)
+
+
+def _journals(path: Path) -> list[Path]:
+    return [path / JOURNAL_FILE, *sorted(path.glob("requests-*.journal"))]
+
+
+def _read(path: Path) -> JournalContent | None:
+    """What a journal holds; None where there is none.
+
+    Raises:   RunFolderError
+    """
+    try:
+        return read_journal(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _read_lines(file: Path) -> StoredRecords:
+    """The same of a folder that an earlier version wrote."""
     records: list[RequestRecord] = []
     try:
         _require_regular(file)
         with file.open("rb") as lines:
             for number, line in enumerate(iter(partial(lines.readline, _MAX_LINE_BYTES), b""), start=1):
                 if not line.endswith(b"\n") and len(line) < _MAX_LINE_BYTES:
-                    return StoredRecords(tuple(records), 1)
+                    return StoredRecords(tuple(records), 1, len(line))
                 records.append(_record(line, f"{file} line {number}"))
     except FileNotFoundError:
         return StoredRecords((), 0)
@@ -278,9 +297,5 @@ def _make_new_folder(parent: Path, stem: str) -> Path:
                 path.mkdir()
                 return path
     except OSError as error:
-        raise _storage_error(parent, error) from None
+        raise storage_error(parent, error) from None
     raise StorageError(f"{parent} already holds {_MAX_SAME_NAMES} runs named {stem}; give another name")
-
-
-def _storage_error(path: Path, error: OSError) -> StorageError:
-    return StorageError(f"could not write {shown_name(path)}: {(error.strerror or type(error).__name__).lower()}")

@@ -1,0 +1,170 @@
+"""`report RUN` of a load run: one that was cut short says so, and its raw samples go where they are asked to."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inference_bench.cli.main import main
+from inference_bench.loadtest.workload_memory import asked_of, asked_to_json
+from inference_bench.measure.store import RunFolder
+from inference_bench.origin import Origin
+from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
+from inference_bench.workload import Fixed, OpenLoop, Poisson, Workload, generate
+
+WORKLOAD = generate(Poisson(20.0), Fixed(64), Fixed(3), 40, seed=3)
+
+
+def records_of(workload: Workload, group: str, count: int) -> list[RequestRecord]:
+    assert isinstance(workload.arrival, OpenLoop)
+    return [
+        RequestRecord(
+            request_id=f"{group}-{index}",
+            origin=Origin.MEASURED,
+            stage=Stage.MEASURE,
+            status=RequestStatus.COMPLETED,
+            planned_s=time_s,
+            sent_s=time_s,
+            end_s=time_s + 0.5,
+            chunk_times_s=(time_s + 0.125, time_s + 0.25, time_s + 0.375),
+            output_tokens=3,
+            token_count_source=TokenCountSource.SERVER_USAGE,
+            group=group,
+            index=index,
+        )
+        for index, time_s in enumerate(workload.arrival.times_s[:count])
+    ]
+
+
+def a_run(tmp_path: Path, records: Sequence[RequestRecord], groups: Sequence[str] = ("measure",)) -> Path:
+    run = RunFolder.create(tmp_path, "load")
+    run.update_meta({"asked": {group: asked_to_json(asked_of(WORKLOAD)) for group in groups}, "served_model": "m"})
+    with run.open_writer() as writer:
+        for record in records:
+            writer.append(record)
+        writer.started("late", 9.0, 9.0, group=groups[-1], index=len(records))
+        writer.chunks("late", [9.25])
+    return run.path
+
+
+def shown(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["report", *arguments, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_run_that_was_cut_short_says_what_it_has(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    assert main(["report", str(folder)]) == 0
+    shown_text = capsys.readouterr().out
+    assert max(map(len, shown_text.splitlines())) <= 100 or str(folder) in shown_text
+    text = " ".join(shown_text.split())
+    assert "did not come to its end: 30 requests had ended and 1 were in flight" in text
+    assert "31 sent, 30 completed, 1 cancelled" in text
+    assert "poisson, 31 requests" in text
+    assert "as other tools define it" not in text
+
+
+def test_its_json_has_the_proof_and_every_definition(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    os.truncate(folder / "requests.journal", (folder / "requests.journal").stat().st_size - 1)
+    found = shown(capsys, str(folder))
+    assert (found["finished"], found["in_flight_at_the_end"], found["dropped_lines"]) == (False, 1, 1)
+    assert found["dropped_bytes"] > 0
+    assert (found["workload"], found["lengths"]["prompt"]["mean"]) == ("generated", 64.0)
+    assert found["arrivals_proof"]["num_requests"] == 31
+    assert found["definitions"]["vLLM"]["ttft"]["p50_s"] == pytest.approx(0.125, abs=1e-7)
+    assert (found["requests"]["sent"], found["run_dir"]) == (31, str(folder))
+
+
+def test_definitions_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    assert main(["report", str(folder), "--definitions"]) == 0
+    assert "as other tools define it" in capsys.readouterr().out
+
+
+def test_a_run_that_came_to_its_end_shows_no_such_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    (folder / "result.json").write_text('{"schema": "inference-bench/load/1", "run_dir": "x"}')
+    (folder / "report.html").write_text("<html></html>")
+    assert main(["report", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "did not come to its end" not in text
+    assert "30 completed" in text
+    assert text.rstrip().endswith(f"report: {folder / 'report.html'}")
+    assert shown(capsys, str(folder)) == {"schema": "inference-bench/load/1", "run_dir": "x"}
+
+
+def test_the_parts_of_a_sweep_are_not_poured_together(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    records = [*records_of(WORKLOAD, "5/s", 20), *records_of(WORKLOAD, "10/s", 10)]
+    folder = a_run(tmp_path, records, ("5/s", "10/s"))
+    parts = shown(capsys, str(folder))["parts"]
+    assert [(part["group"], part["requests"]["sent"]) for part in parts] == [("5/s", 20), ("10/s", 11)]
+    assert main(["report", str(folder)]) == 0
+    assert "part 5/s" in capsys.readouterr().out
+
+
+def test_a_run_that_remembers_nothing_is_shown_without_a_proof(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = RunFolder.create(tmp_path, "verify")
+    with run.open_writer() as writer:
+        for record in [*records_of(WORKLOAD, "a", 4), *records_of(WORKLOAD, "b", 4)]:
+            writer.append(record)
+    found = shown(capsys, str(run.path))
+    assert (found["requests"]["sent"], found["arrivals_proof"], found["workload"]) == (8, None, None)
+
+
+def test_exports_are_written_into_the_run_or_where_they_are_asked_to(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 5))
+    assert main(["report", str(folder), "--export", "csv"]) == 0
+    assert capsys.readouterr().out == f"csv: {folder / 'requests.csv'}\n"
+    assert (folder / "requests.csv").read_text().count("\n") == 7
+    found = shown(capsys, str(folder), "--export", "vllm", "--out", str(tmp_path / "v.json"))
+    assert (found["form"], found["path"]) == ("vllm", str(tmp_path / "v.json"))
+    assert json.loads((tmp_path / "v.json").read_text())["model_id"] == "m"
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--export", "xlsx"], "no export is called 'xlsx'"),
+        (["--out", "x.csv"], "say which"),
+        (["--export", "csv", "--out", ""], "named by an empty text"),
+        (["--export", "csv", "--out", "/"], "is a folder"),
+    ],
+)
+def test_what_cannot_be_written_is_one_line(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, more: list[str], message: str
+) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 5))
+    assert main(["report", str(folder), *more]) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert (captured.out, captured.err.count("\n")) == ("", 1)
+
+
+def test_a_damaged_journal_is_one_line_with_the_place(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 5))
+    file = folder / "requests.journal"
+    content = bytearray(file.read_bytes())
+    content[100] ^= 255
+    file.write_bytes(content)
+    assert main(["report", str(folder)]) == 2
+    assert "damaged at byte 26" in capsys.readouterr().err
+
+
+def test_a_run_of_warm_up_alone_has_nothing_to_show(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    run = RunFolder.create(tmp_path, "load")
+    with run.open_writer() as writer:
+        writer.append(replace(records_of(WORKLOAD, "", 1)[0], stage=Stage.WARMUP))
+    assert main(["report", str(run.path)]) == 2
+    assert "no measured request" in capsys.readouterr().err
