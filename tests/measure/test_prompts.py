@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pickle
+import re
 from itertools import pairwise
 
 import pytest
 
-from inference_bench.errors import MeasurementError
-from inference_bench.measure.prompts import WORDS, PromptMaker, TokenFit, calibrate
+from inference_bench.errors import MeasurementError, RequestError
+from inference_bench.measure.prompt_sources import PromptTemplate, read_corpus
+from inference_bench.measure.prompts import WORDS, PromptMaker, TokenFit, calibrate, conversation_roles
 from inference_bench.workload import Segment
 
 
@@ -82,3 +85,67 @@ def test_a_conversation_grows_by_its_segments_alone() -> None:
 
 def test_a_prompt_of_fewer_tokens_than_the_template_still_has_a_word() -> None:
     assert PromptMaker(0, TokenFit(1.0, 30.0)).make_of([Segment(0, 5)]).num_words == 1
+
+
+def test_a_prompt_made_by_number_is_the_one_made_in_turn_in_any_order_and_in_another_process() -> None:
+    in_turn = [maker.make(30).text for maker in [PromptMaker(3, salt="run")] for _ in range(50)]
+    by_number = PromptMaker(3, salt="run")
+    assert [by_number.make(30, serial).text for serial in reversed(range(50))] == in_turn[::-1]
+    elsewhere = pickle.loads(pickle.dumps(PromptMaker(3, TokenFit(1.5, 4.0), "run", read_corpus())))
+    here = PromptMaker(3, TokenFit(1.5, 4.0), "run", read_corpus())
+    assert [elsewhere.make(40, serial).text for serial in range(5)] == [
+        here.make(40, serial).text for serial in range(5)
+    ]
+
+
+def test_numbers_that_were_reserved_are_not_made_in_turn() -> None:
+    maker = PromptMaker(0)
+    assert (maker.reserve(10), maker.make(5).serial, maker.reserve(2), maker.make(5).serial) == (0, 10, 11, 13)
+
+
+def test_neighbouring_segments_begin_with_different_words_and_come_anew_in_another_part_of_a_run() -> None:
+    maker = PromptMaker(0)
+    firsts = [maker.make_of([Segment(content, 8)]).text.split()[0] for content in range(300)]
+    assert len(set(firsts)) == 300
+    assert maker.make_of([Segment(0, 8)]).text == maker.make_of([Segment(0, 8)]).text
+    assert maker.make_of([Segment(0, 8)]).text != maker.make_of([Segment(0, 8)], part=300).text
+
+
+def test_what_a_prompt_says_shows_in_no_repr() -> None:
+    segments = [Segment(0, 20), Segment(1, 20)]
+    shown = repr([PromptMaker(0).make(40), PromptMaker(0).make_of(segments, roles=("system", "user"))])
+    assert "serial=0" in shown
+    assert not any(f"{word} " in shown or f" {word}" in shown for word in WORDS if len(word) > 6)
+
+
+def test_a_conversation_is_messages_whose_words_follow_each_other() -> None:
+    prefix, question, answer, next_question = Segment(0, 40), Segment(1, 10), Segment(9, 25), Segment(2, 10)
+    segments = (prefix, question, answer, next_question)
+    roles = conversation_roles(segments, {9})
+    assert roles == ("system", "user", "assistant", "user")
+    maker = PromptMaker(0, TokenFit(1.0, 8.0, 4.0, -3.0))
+    prompt = maker.make_of(segments, roles=roles)
+    assert [message.role for message in prompt.messages] == list(roles)
+    assert prompt.said == prompt.messages
+    # of 85 tokens 8 go to the template, 3 less for a system message, and 4 each to the third and fourth message
+    assert sum(len(message.content.split()) for message in prompt.messages) == 85 - 8 + 3 - 2 * 4
+    assert maker.make_of(segments[:2], roles=roles[:2]).messages == prompt.messages[:2]
+    talk = maker.make_of(segments[1:], roles=roles[1:])
+    assert sum(len(message.content.split()) for message in talk.messages) == 45 - 8 - 2 * 4
+
+
+def test_messages_are_never_empty_and_are_not_put_into_a_template() -> None:
+    short = PromptMaker(0, TokenFit(1.0, 50.0)).make_of([Segment(0, 2), Segment(1, 2)], roles=("user", "assistant"))
+    assert all(message.content for message in short.messages)
+    with pytest.raises(RequestError, match="template"):
+        PromptMaker(0, template=PromptTemplate("{prompt}")).make_of([Segment(0, 5)], roles=("user",))
+
+
+def test_a_template_is_filled_and_nothing_else_in_it_is_read() -> None:
+    maker = PromptMaker(0, template=PromptTemplate("[{id}] {0} {prompt!r} {prompt}\n{{x}}"))
+    first, second = maker.make(3), maker.make(3)
+    assert re.fullmatch(r"\[[0-9a-f]{8}\] \{0\} \{prompt!r\} \w+ \w+ \w+\n\{\{x\}\}", first.text)
+    assert first.text[:10] != second.text[:10]
+    assert PromptTemplate("{id}: {prompt}").fill("say {id} {prompt}", "7") == "7: say {id} {prompt}"
+    with pytest.raises(RequestError, match=r"no \{prompt\}"):
+        PromptTemplate("only {id}")

@@ -42,19 +42,38 @@ class Request:
         return self.path.endswith("/chat/completions")
 
     @property
+    def is_sglang(self) -> bool:
+        return self.path.endswith("/generate")
+
+    @property
+    def is_llama_cpp(self) -> bool:
+        return self.path.endswith("/completion")
+
+    @property
+    def is_native(self) -> bool:
+        return self.is_sglang or self.is_llama_cpp
+
+    @property
     def num_tokens(self) -> int:
-        return int(self.body["max_tokens"])
+        if self.is_sglang:
+            return int(self.body["sampling_params"]["max_new_tokens"])
+        return int(self.body["n_predict" if self.is_llama_cpp else "max_tokens"])
 
     @property
     def prompt(self) -> str:
-        return str(self.body["messages"][0]["content"] if self.is_chat else self.body["prompt"])
+        if self.is_chat:
+            return "\n".join(str(message["content"]) for message in self.body["messages"])
+        return str(self.body["text" if self.is_sglang else "prompt"])
 
 
 class Reply:
     """What a behaviour can do."""
 
-    def __init__(self, connection: socket.socket, request: Request, stopping: threading.Event) -> None:
-        self.request = request
+    def __init__(
+        self, connection: socket.socket, request: Request, stopping: threading.Event, requests: list[Request]
+    ) -> None:
+        self.request, self.requests = request, requests
+        self._said, self._num_said = "", 0
         self._connection = connection
         self._stopping = stopping
 
@@ -89,7 +108,24 @@ class Reply:
         if self.request.is_chat:
             self.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": None}}]})
 
+    def native(self, text: str, finish: str | None = None) -> dict[str, object]:
+        """A payload of SGLang's or llama.cpp's own route, with the counts so far."""
+        self._said += text
+        counts = len(self.request.prompt.split()), self._num_said
+        if self.request.is_sglang:
+            reason = None if finish is None else {"type": finish}
+            names = ("prompt_tokens", "completion_tokens")
+            return {"text": self._said, "meta_info": dict(zip(names, counts, strict=True)) | {"finish_reason": reason}}
+        fields: dict[str, object] = dict(zip(("tokens_evaluated", "tokens_predicted"), counts, strict=True))
+        if finish is not None:
+            fields["stop_type"] = "limit" if finish == "length" else "eos"
+        return {"content": text, "stop": finish is not None} | fields
+
     def content(self, text: str = " a", **more: object) -> None:
+        if self.request.is_native:
+            self._num_said += 1
+            self.event(self.native(text) | more, counts=True)
+            return
         where = {"delta": {"content": text}} if self.request.is_chat else {"text": text}
         self.event({"choices": [{"index": 0, "finish_reason": None, **where}], **more}, counts=True)
 
@@ -99,10 +135,15 @@ class Reply:
             self.content()
 
     def finish(self, reason: str = "length") -> None:
+        if self.request.is_native:
+            self.event(self.native("", reason))
+            return
         where: dict[str, object] = {"delta": {}} if self.request.is_chat else {"text": ""}
         self.event({"choices": [{"index": 0, "finish_reason": reason, **where}]})
 
     def usage(self, count: int | None = None) -> None:
+        if self.request.is_native:  # its counts are in every chunk
+            return
         self.event({"choices": [], "usage": self.usage_fields(count)})
 
     def usage_fields(self, count: int | None = None) -> dict[str, object]:
@@ -118,7 +159,8 @@ class Reply:
         self.raw(b"0\r\n\r\n")
 
     def done(self) -> None:
-        self.event("[DONE]")
+        if not self.request.is_llama_cpp:
+            self.event("[DONE]")
         self.request.finished = True
         self.end()
 
@@ -134,6 +176,7 @@ class Reply:
 
 
 Behaviour = Callable[[Reply], None]
+LISTING = frozenset({"steady", "slow", "unhurried", "at_once"})
 BEHAVIOURS: dict[str, Behaviour] = {}
 
 
@@ -207,6 +250,27 @@ def four_tokens_a_chunk(reply: Reply) -> None:
         reply.content(" a b c d")
     reply.finish()
     reply.usage()
+    reply.done()
+
+
+@behaviour
+def document(reply: Reply) -> None:
+    """A document in pieces, one token each; the first and every second one is cut off. The server counts nothing."""
+    cut = sum(request.case == "document" for request in reply.requests) % 2
+    reply.head()
+    for text in ('{"na', 'me": ', '"Ada', '"}')[: 3 if cut else 4]:
+        reply.content(text)
+    reply.finish("length" if cut else "stop")
+    reply.done()
+
+
+@behaviour
+def thoughtful_document(reply: Reply) -> None:
+    """A document that was thought about first, in words that are none."""
+    reply.head()
+    reply.event({"choices": [{"index": 0, "delta": {"reasoning_content": "not { a"}}]}, counts=True)
+    reply.content('{"name": "Ada"}')
+    reply.finish("stop")
     reply.done()
 
 
@@ -502,6 +566,15 @@ def refuses_extras(reply: Reply) -> None:
 
 
 @behaviour
+def refuses_chunk_counts(reply: Reply) -> None:
+    """Steady, except for requests that want a count in each chunk; it does not say which field it minds."""
+    if "timings_per_token" in reply.request.body or "continuous_usage_stats" in reply.request.body["stream_options"]:
+        reply.json("400 Bad Request", {"error": {"message": "Unsupported parameter"}})
+        return
+    steady(reply)
+
+
+@behaviour
 def refuses_usage(reply: Reply) -> None:
     if "stream_options" in reply.request.body:
         reply.json("400 Bad Request", {"error": {"message": "Unrecognized request argument supplied: stream_options"}})
@@ -529,6 +602,56 @@ def describes_itself(reply: Reply) -> None:
         reply.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 4\r\n\r\n{NaN")
     else:
         reply.json("404 Not Found", {"error": {"message": "File Not Found", "code": 404}})
+
+
+@behaviour
+def tokenizes(reply: Reply) -> None:
+    """Steady, in a vocabulary that has a name for most words; it is asked for as vLLM is."""
+    _tokenizes(reply, "prompt")
+
+
+@behaviour
+def tokenizes_like_llama_cpp(reply: Reply) -> None:
+    _tokenizes(reply, "content")
+
+
+@behaviour
+def counts_long_words_twice(reply: Reply) -> None:
+    """As `tokenizes`, but only requests say how many tokens a text is."""
+    _steady_in_vocabulary(reply)
+
+
+def _tokenizes(reply: Reply, text_field: str) -> None:
+    if not reply.request.path.endswith("/tokenize"):
+        _steady_in_vocabulary(reply)
+        return
+    num_tokens = count_tokens(reply.request.body.get(text_field, ""))
+    named = {"count": num_tokens} if text_field == "prompt" else {}
+    reply.json("200 OK", {"tokens": list(range(num_tokens)), **named})
+
+
+def _steady_in_vocabulary(reply: Reply) -> None:
+    """Two tokens of template and three around each message; a chat without a system message has one of 20 tokens."""
+    messages = reply.request.body.get("messages", [{"role": "system", "content": reply.request.prompt}])
+    prompt_tokens = 2 + sum(3 + count_tokens(message["content"]) for message in messages)
+    prompt_tokens += 0 if messages[0]["role"] == "system" else 20
+    reply.head()
+    reply.role()
+    reply.tokens(reply.request.num_tokens)
+    reply.finish()
+    counts = reply.usage_fields() | {"prompt_tokens": prompt_tokens}
+    reply.event({"choices": [], "usage": counts})
+    reply.done()
+
+
+def count_tokens(text: str) -> int:
+    """A word is a token, and a long one two: long is over 6 letters where a line begins, over 8 elsewhere."""
+    lines = [line.split(" ") for line in text.split("\n")] if text else []
+    in_lines = sum(1 + (len(words[0]) > 6) + sum(1 + (len(word) > 8) for word in words[1:]) for words in lines)
+    return in_lines + max(0, len(lines) - 1)
+
+
+TOKENIZING = ("tokenizes", "tokenizes_like_llama_cpp", "describes_itself")
 
 
 class TruthServer:
@@ -585,8 +708,15 @@ class TruthServer:
             plain.settimeout(PATIENCE_S)
             with plain if self._wrap is None else self._wrap(plain) as connection:
                 request = _read_request(connection)
+                reply = Reply(connection, request, self._stopping, self.requests)
+                if request.path.endswith("/tokenize") and request.case not in TOKENIZING:
+                    reply.json("404 Not Found", {"detail": "Not Found"})  # as most servers have no such route
+                    return
+                if request.method == "GET" and request.path.endswith("/v1/models") and request.case in LISTING:
+                    reply.json("200 OK", {"data": [{"id": "m"}]})  # a question, and no part of a load
+                    return
                 self.requests.append(request)
-                BEHAVIOURS[request.case](Reply(connection, request, self._stopping))
+                BEHAVIOURS[request.case](reply)
         except (OSError, Stopped):
             plain.close()
 
