@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inference_bench.definitions import METRICS, RULES, TOOLS, Recomputed, recompute
-from inference_bench.metrics import Objective, summarise
+from inference_bench.metrics import Objective, summarise, time_to_first_answer_s
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
 
@@ -124,3 +124,56 @@ def test_the_table_in_the_docs_is_this_one() -> None:
     ]
     text = DOCS.read_text(encoding="utf-8")
     assert "\n".join(rows) in text
+
+
+# the same request after a pause to think: chunks of 2 reasoning tokens at 1.5 s, then 4, 4 and 2 of the answer
+THINKING = replace(RECORD, chunk_times_s=(1.5, 2.0, 3.0, 4.0), chunk_tokens=(2, 4, 4, 2), channels="rccc")
+
+
+def test_the_first_answer_waits_for_the_reasoning_and_the_first_token_does_not() -> None:
+    assert time_to_first_answer_s(THINKING) == 1.0
+    assert time_to_first_answer_s(replace(THINKING, channels="")) == 0.5  # all is content
+    assert time_to_first_answer_s(replace(THINKING, channels="rrrr")) is None
+    assert time_to_first_answer_s(replace(THINKING, chunk_times_s=(), channels="")) is None
+    one = found([THINKING])
+    firsts = {tool: one[tool, "ttfa"].mean_s for tool in ("inference-bench", "GuideLLM", "AIPerf", "vLLM")}
+    assert firsts == {"inference-bench": 1.0, "GuideLLM": 0.75, "AIPerf": 0.75, "vLLM": None}
+    assert one["inference-bench", "ttft"].mean_s == 0.5
+    assert one["GuideLLM", "ttft"].mean_s == 0.25
+
+
+def test_a_tool_call_is_an_answer_to_aiperf_and_not_to_guidellm() -> None:
+    one = found([replace(THINKING, channels="rttc")])
+    assert one["AIPerf", "ttfa"].mean_s == 0.75
+    assert one["GuideLLM", "ttfa"].mean_s == 2.75
+
+
+def test_inference_perf_sees_the_answer_alone() -> None:
+    one = found([THINKING])
+    assert one["inference-perf", "ttft"].mean_s == 0.75
+    assert one["inference-perf", "tpot"].mean_s == pytest.approx(2 / 9)  # 10 tokens from 2 s to 4 s
+    gaps = one["inference-perf", "itl"]
+    assert (gaps.count, gaps.p50_s, gaps.mean_s) == (9, 0.0, pytest.approx(2 / 9))
+    unknown = found([replace(THINKING, chunk_tokens=())])
+    assert "how many tokens each chunk holds" in unknown["inference-perf", "tpot"].missing
+    single = replace(RECORD, chunk_times_s=(2.0,), output_tokens=1, chunk_tokens=(1,))
+    assert found([single])["inference-perf", "ttft"].missing == "no request gives such a time"
+
+
+def test_guidellm_counts_a_request_once_for_each_of_its_tokens() -> None:
+    # 12 tokens at 2/11 s a step, and 2 tokens at 1 s: weighed by 11 and 1 steps, or by 12 and 2 tokens from the send
+    short = replace(RECORD, chunk_times_s=(2.0, 3.0), output_tokens=2, chunk_tokens=(1, 1))
+    one = found([RECORD, short])
+    assert one["GuideLLM", "itl"].mean_s == pytest.approx((11 * 2 / 11 + 1 * 1.0) / 12)
+    assert one["GuideLLM", "itl"].p50_s == pytest.approx(2 / 11)
+    assert one["GuideLLM", "tpot"].mean_s == pytest.approx((2.75 + 1.75) / 14)
+    assert one["GuideLLM", "itl"].count == 2
+    assert one["AIPerf", "tpot"].mean_s == pytest.approx((2 / 11 + 1.0) / 2)  # each request once
+
+
+def test_goodput_of_one_token_is_undetermined_to_guidellm_and_missed_to_inference_perf() -> None:
+    single = replace(RECORD, chunk_times_s=(2.0,), output_tokens=1, chunk_tokens=(1,))
+    one = found([RECORD, single], Objective(max_ttft_s=0.8, max_gap_s=0.5))
+    for tool in ("GuideLLM", "inference-perf"):
+        assert one[tool, "goodput_requests_per_s"].value == pytest.approx(1 / 3.25)
+    assert one["vLLM", "goodput_requests_per_s"].value == pytest.approx(2 / 3.25)

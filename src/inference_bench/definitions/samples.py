@@ -4,17 +4,24 @@ In:   a RequestRecord
 Out:  samples in seconds; none where the convention has no value, MissingError where the record lacks what it needs
 Read next by: rules.
 
-p planned send, s actual send, f first chunk of content, l last one, e end of the reply; n output tokens, k those of the
-first chunk.
+p planned send, s actual send, f first chunk with a token in any channel, l last one, a first and z last chunk of the
+answer, which is neither reasoning nor a tool call, e end of the reply; n output tokens, k those of the first chunk.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import TypeAlias
 
-from inference_bench.metrics import chunk_gaps_s, has_one_token_per_chunk, tpot_s
-from inference_bench.records import RequestRecord
+from inference_bench.metrics import (
+    chunk_gaps_s,
+    has_one_token_per_chunk,
+    time_to_first_answer_s,
+    times_in_channels,
+    tpot_s,
+)
+from inference_bench.records import Channel, RequestRecord
 
 Samples: TypeAlias = tuple[float, ...]
 
@@ -31,6 +38,34 @@ def planned_to_first(record: RequestRecord) -> Samples:
 def sent_to_first(record: RequestRecord) -> Samples:
     """From the send to the first token: f - s."""
     return tuple(time_s - record.sent_s for time_s in record.chunk_times_s[:1])
+
+
+def planned_to_answer(record: RequestRecord) -> Samples:
+    """From the plan to the first token of the answer: a - p."""
+    found = time_to_first_answer_s(record)
+    return () if found is None else (found,)
+
+
+def sent_to_answer(record: RequestRecord) -> Samples:
+    """From the send to the first token of the answer: a - s."""
+    return tuple(time_s - record.sent_s for time_s in times_in_channels(record, Channel.CONTENT)[:1])
+
+
+def sent_to_answer_or_call(record: RequestRecord) -> Samples:
+    """From the send to the first token that is not reasoning."""
+    return tuple(time_s - record.sent_s for time_s in times_in_channels(record, Channel.CONTENT, Channel.TOOL_CALL)[:1])
+
+
+def sent_to_answer_of_several(record: RequestRecord) -> Samples:
+    """From the send to the first token of the answer, where the answer has two tokens or more."""
+    return sent_to_answer(record) if _is_several(record) else ()
+
+
+def answer_pace(record: RequestRecord) -> Samples:
+    """(z - a) / (n - 1)."""
+    times_s = times_in_channels(record, Channel.CONTENT)
+    count = counted_answer_tokens(record)
+    return ((times_s[-1] - times_s[0]) / (count - 1),) if times_s and count > 1 else ()
 
 
 def planned_to_last(record: RequestRecord) -> Samples:
@@ -96,9 +131,11 @@ def token_gaps(record: RequestRecord) -> Samples:
 
 
 def gaps_and_zeros(record: RequestRecord) -> Samples:
-    """t[j + 1] - t[j] over tokens, which share the stamp of their chunk."""
-    counts = tokens_in_chunks(record)
-    stamps = [time_s for time_s, count in zip(record.chunk_times_s, counts, strict=True) for _ in range(count)]
+    """t[j + 1] - t[j] over the tokens of the answer, which share the stamp of their chunk."""
+    stamps: list[float] = []
+    for time_s, count, letter in _chunks(record):
+        if letter == Channel.CONTENT.letter:
+            stamps += [time_s] * count
     return tuple(after - before for before, after in pairwise(stamps))
 
 
@@ -110,6 +147,24 @@ def counted_tokens(record: RequestRecord) -> int:
     if record.output_tokens is None:
         raise MissingError("the server counts no tokens, and text to count again is not kept")
     return record.output_tokens
+
+
+def counted_answer_tokens(record: RequestRecord) -> int:
+    """Output tokens of the answer alone.
+
+    Raises:   MissingError
+    """
+    if len(times_in_channels(record, Channel.CONTENT)) == len(record.chunk_times_s):
+        return counted_tokens(record)
+    return sum(count for _, count, letter in _chunks(record) if letter == Channel.CONTENT.letter)
+
+
+def steps_after_first(record: RequestRecord) -> int:
+    """Tokens that follow the first: n - 1, n the requested number where the server counts none.
+
+    Raises:   MissingError
+    """
+    return max(0, tokens_or_asked(record) - 1)
 
 
 def tokens_or_asked(record: RequestRecord) -> int:
@@ -131,6 +186,25 @@ def tokens_in_chunks(record: RequestRecord) -> tuple[int, ...]:
     if has_one_token_per_chunk(record):
         return (1,) * len(record.chunk_times_s)
     raise MissingError("the server does not say how many tokens each chunk holds")
+
+
+def _chunks(record: RequestRecord) -> Iterator[tuple[float, int, str]]:
+    """Arrival, tokens and channel of each chunk.
+
+    Raises:   MissingError
+    """
+    letters = record.channels or Channel.CONTENT.letter * len(record.chunk_times_s)
+    return zip(record.chunk_times_s, tokens_in_chunks(record), letters, strict=True)
+
+
+def _is_several(record: RequestRecord) -> bool:
+    """Whether the answer has two tokens or more, where that is known."""
+    if len(times_in_channels(record, Channel.CONTENT)) > 1:
+        return True
+    try:
+        return counted_answer_tokens(record) > 1
+    except MissingError:
+        return False
 
 
 def _after_first(record: RequestRecord, until_s: Samples, num_tokens: int) -> Samples:

@@ -18,6 +18,7 @@ from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number,
 
 _NAMES: Final = {
     "ttft": "TTFT",
+    "ttfa": "first answer",
     "tpot": "TPOT",
     "itl": "ITL",
     "e2e": "E2E",
@@ -86,7 +87,8 @@ def definitions_text(found: Sequence[Recomputed]) -> str:
     """A table a metric: each tool's word and figures, with the reason that they differ below."""
     blocks = [_metric_text(_NAMES[metric], [one for one in found if one.rule.metric == metric]) for metric in METRICS]
     letters = (
-        "p planned send, s actual send, f first chunk, l last chunk, e end of the reply; n tokens, k in the first chunk"
+        "p planned send, s actual send, f first chunk, l last chunk, a and z those of the answer without reasoning, e end of the "
+        "reply; n tokens, k in the first chunk"
     )
     return "\n\n".join(["this run as other tools define it", wrap(letters), *blocks])
 
