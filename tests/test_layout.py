@@ -15,6 +15,9 @@ FILES = sorted(SOURCE.rglob("*.py"))
 PURE = [
     "errors", "files", "units", "stats", "origin", "records", "failure_view", "metrics",
     "arrival_proof", "arrival_proof.asked", "arrival_proof.concurrency", "arrival_proof.fit_tests", "arrival_proof.proof",
+    "arrival_proof.lateness", "arrival_proof.stability", "decode_window", "token_window",
+    "referee", "referee.bounds", "referee.causes", "referee.evidence", "referee.judged", "referee.least", "referee.seen", "referee.subject",
+    "report.referee_report", "workload.ramps", "workload.arrival_forms", "charts.load_curve", "charts.load_latency", "charts.load_timeline",
     "definitions", "definitions.recomputed", "definitions.rules", "definitions.samples", "report.proof_report",
     "workload", "roofline", "compare", "charts",
     "facts", "facts.config", "facts.families", "facts.formats", "facts.gguf", "facts.gguf_model", "facts.hardware", "facts.load",

@@ -42,7 +42,7 @@ def test_the_python_in_the_readme_runs() -> None:
 
 def test_every_formula_in_the_docs_names_a_function_that_exists() -> None:
     names = re.findall(
-        r"`((?:accounting|calibrate|compare|facts|predict|roofline|simulate|stats|workload)\.[\w.]+)`",
+        r"`((?:accounting|arrival_proof|calibrate|compare|definitions|facts|metrics|predict|referee|roofline|simulate|stats|workload)\.[\w.]+)`",
         (ROOT / "docs" / "formulas.md").read_text(encoding="utf-8"),
     )
     assert len(names) > 20

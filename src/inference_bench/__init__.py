@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from inference_bench.facts.load import load_model as load_model
     from inference_bench.loadtest.flow import LoadRequest as LoadRequest
     from inference_bench.loadtest.flow import measure_load as measure_load
+    from inference_bench.loadtest.sweep import SweepPlan as SweepPlan
+    from inference_bench.loadtest.sweep import measure_sweep as measure_sweep
     from inference_bench.measure.machine import probe as probe
     from inference_bench.predict.fit import FitRequest as FitRequest
     from inference_bench.predict.fit import fit as fit
     from inference_bench.predict.phases import roofline_table as roofline_table
     from inference_bench.predict.plan import plan as plan
     from inference_bench.predict.scenario import scenario_from_mapping as scenario_from_mapping
+    from inference_bench.referee.judged import referee as referee_run  # noqa: F401  # `referee` names its package
+    from inference_bench.referee.subject import Subject as Subject
+    from inference_bench.referee.subject import subject_for as subject_for
     from inference_bench.score.flow import score_tables as score_tables
     from inference_bench.score.own import calibration_from as calibration_from
     from inference_bench.simulate.capacity import find_capacity as find_capacity
@@ -43,12 +48,17 @@ _HOME = {
     "load_model": "facts.load",
     "LoadRequest": "loadtest.flow",
     "measure_load": "loadtest.flow",
+    "SweepPlan": "loadtest.sweep",
+    "measure_sweep": "loadtest.sweep",
     "probe": "measure.machine",
     "FitRequest": "predict.fit",
     "fit": "predict.fit",
     "roofline_table": "predict.phases",
     "plan": "predict.plan",
     "scenario_from_mapping": "predict.scenario",
+    "referee_run": "referee.judged:referee",  # `referee` is the name of its package
+    "Subject": "referee.subject",
+    "subject_for": "referee.subject",
     "score_tables": "score.flow",
     "calibration_from": "score.own",
     "find_capacity": "simulate.capacity",

@@ -14,6 +14,8 @@ from inference_bench.measure.store import read_records
 from inference_bench.records import Stage
 from measure.truth_server import TruthServer
 
+NO_PAGE = ("--no-report",)  # drawing takes longer than these loads
+
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[TruthServer]:
@@ -27,7 +29,7 @@ class Run:
 
     def text(self, *options: str, case: str = "steady") -> str:
         url = self._server.url(case)
-        assert main(["load", url, "--served-model", "m", "--runs", str(self._folder), *options]) == 0
+        assert main(["load", url, "--served-model", "m", "--runs", str(self._folder), *options, *NO_PAGE]) == 0
         return self._capsys.readouterr().out
 
     def json(self, *options: str, case: str = "steady") -> dict[str, Any]:

@@ -267,7 +267,8 @@ def test_fit_imports_nothing_heavy() -> None:
     assert not loaded & {
         "numpy",
         "asyncio",
-        "h11",
+        "msgspec",
+        "uvloop",
         "xllamacpp",
         "vl_convert",
         "ssl",
@@ -321,11 +322,10 @@ def test_a_terminal_that_knows_only_ascii_shows_escapes() -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--requests", "1000000"], "1000000 requests is more"),
-        (["--concurrency", "20000"], "20000 requests in flight is more"),
+        (["--requests", "20000000"], "20000000 requests is more"),
+        (["--concurrency", "100000"], "100000 requests in flight are more"),
         (["--prompt-tokens", "2000000"], "2000000 prompt tokens is more"),
         (["--output-tokens", "2000000"], "2000000 output tokens is more"),
-        (["--requests", "1000", "--prompt-tokens", "1000000"], "prompt tokens in all is more"),
     ],
 )
 def test_a_load_too_large_to_hold_is_refused(

@@ -265,7 +265,7 @@ def test_planning_imports_nothing_heavy() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     loaded = set(done.stderr.split())
     assert "inference_bench.predict.plan" in loaded
-    assert not loaded & {"numpy", "asyncio", "h11", "ssl", "http.client", "urllib.request", "difflib"}
+    assert not loaded & {"numpy", "asyncio", "msgspec", "uvloop", "ssl", "http.client", "urllib.request", "difflib"}
     assert not loaded & {"tomllib", "inference_bench.predict.remedies", "inference_bench.report.plan_report"}
 
 

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import inference_bench
+from inference_bench.measure.journal_read import NEVER_ENDED
 from inference_bench.measure.store import RunFolder, read_records
 from inference_bench.records import RequestStatus
 
@@ -45,30 +46,30 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes]) 
         time.sleep(0.01)
 
 
-def num_lines(folder: Path) -> int:
-    file = folder / "requests.jsonl"
-    return file.read_bytes().count(b"\n") if file.exists() else 0
+def num_ended(folder: Path) -> int:
+    return sum(record.error != NEVER_ENDED for record in read_records(folder).records)
 
 
 def test_a_killed_run_loses_at_most_the_requests_in_flight(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "killed")
     with TruthServer() as server, running_load(server.url("steady"), run.path) as process:
-        wait_until(lambda: num_lines(run.path) >= 10, process)
+        wait_until(lambda: num_ended(run.path) >= 10, process)
         num_finished = sum(request.finished for request in server.requests)
         process.kill()
         process.wait()
         stored = read_records(run.path)
-    assert len(stored.records) >= 10
-    assert len(stored.records) >= num_finished - CONCURRENCY
-    assert all(record.status is RequestStatus.COMPLETED for record in stored.records)
-    assert all(len(record.chunk_times_s) == 10 for record in stored.records)
+    ended = [record for record in stored.records if record.error != NEVER_ENDED]
+    assert len(ended) >= 10
+    assert len(ended) >= num_finished - CONCURRENCY
+    assert all(record.status is RequestStatus.COMPLETED for record in ended)
+    assert all(len(record.chunk_times_s) == 10 for record in ended)
     assert len({record.request_id for record in stored.records}) == len(stored.records)
 
 
 def test_an_interrupted_run_writes_what_was_in_flight_as_cancelled_and_ends_at_once(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "interrupted")
     with TruthServer() as server, running_load(server.url("slow"), run.path) as process:
-        wait_until(lambda: num_lines(run.path) >= 4, process)
+        wait_until(lambda: num_ended(run.path) >= 4, process)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=PATIENCE_S)
         num_started = len(server.requests)
@@ -86,7 +87,7 @@ def test_an_interrupted_run_writes_what_was_in_flight_as_cancelled_and_ends_at_o
 def test_an_interrupted_schedule_writes_what_was_in_flight_as_cancelled_and_ends_at_once(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path, "interrupted")
     with TruthServer() as server, running_load(server.url("slow"), run.path, "50") as process:
-        wait_until(lambda: num_lines(run.path) >= 4, process)
+        wait_until(lambda: num_ended(run.path) >= 4, process)
         process.send_signal(signal.SIGINT)
         _, complaints = process.communicate(timeout=PATIENCE_S)
         num_started = len(server.requests)

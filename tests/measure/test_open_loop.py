@@ -11,7 +11,7 @@ from itertools import pairwise
 import pytest
 
 from inference_bench.errors import MeasurementError, StorageError
-from inference_bench.measure import load
+from inference_bench.measure import load, schedule
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import LoadOptions, count_possible_in_flight, run_load, send_load
 from inference_bench.measure.target import Target
@@ -115,7 +115,7 @@ def test_a_server_that_cannot_answer_stops_the_schedule(server: TruthServer) -> 
 def test_more_in_flight_than_this_client_can_hold_stops_the_schedule(
     server: TruthServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(load, "count_possible_in_flight", lambda: 3)
+    monkeypatch.setattr(schedule, "count_possible_in_flight", lambda: 3)
     records: list[RequestRecord] = []
     options = LoadOptions(writer=records.append, timeouts=QUICK)
     with pytest.raises(MeasurementError, match=r"3 requests are in flight.*lower the rate"):

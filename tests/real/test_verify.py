@@ -179,8 +179,8 @@ def test_an_interrupted_verify_keeps_its_samples_and_leaves_no_process(
     try:
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
-            files = list(tmp_path.glob("*/requests.jsonl"))
-            if files and files[0].read_text(encoding="utf-8").count('"measure"') >= 2:
+            files = list(tmp_path.glob("*/requests.journal"))
+            if files and sum(r.stage is Stage.MEASURE for r in read_records(files[0].parent).records) >= 2:
                 break
             assert process.poll() is None, process.communicate()
             time.sleep(0.05)

@@ -5,7 +5,8 @@ Out:  uniforms: independent and uniform on 0..1 when the process was kept, and o
 Leaves out: constant arrivals and traces, in which nothing is left to chance
 Read next by: proof.
 
-The transform is Rosenblatt's (1952). Bursts are a Markov-modulated Poisson process: which state it is in is not seen, so
+The transform is Rosenblatt's (1952). A rate that changes is first taken out: on a clock that runs with the expected number
+of arrivals a ramp is Poisson at one a unit, or even. Bursts are a Markov-modulated Poisson process: which state it is in is not seen, so
 the probability of each state is carried from gap to gap.
 """
 
@@ -17,9 +18,27 @@ from random import Random
 from typing import Final
 
 from inference_bench.arrival_proof.fit_tests import gamma_cdf
-from inference_bench.workload import Arrivals, GammaArrivals, OnOff, Poisson
+from inference_bench.workload import Arrivals, Constant, GammaArrivals, OnOff, Poisson, Ramp, Steps
 
 _LEAST: Final = 1e-15
+
+
+def on_own_clock(
+    process: Arrivals, times_s: Sequence[Sequence[float]], begin_s: float
+) -> tuple[Arrivals, list[list[float]]]:
+    """A process of a fixed rate and its times, for one whose rate changes with the time since `begin_s`.
+
+    Formula:  t' = Λ(t - begin), on which arrivals come at one a unit
+    """
+    if not isinstance(process, Ramp | Steps):
+        return process, list(map(list, times_s))
+    fixed = Constant(1.0) if process.is_even else Poisson(1.0)
+    return fixed, [[process.count_by(time_s - begin_s) for time_s in some] for some in times_s]
+
+
+def own_seconds(process: Arrivals, time_s: float) -> float:
+    """How long this takes on the process's own clock, at most."""
+    return time_s * process.most_rate if isinstance(process, Ramp | Steps) else time_s
 
 
 def uniforms_of(process: Arrivals, gaps_s: Sequence[float], resolution_s: float) -> list[float] | None:

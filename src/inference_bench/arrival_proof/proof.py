@@ -19,7 +19,14 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final
 
-from inference_bench.arrival_proof.asked import blur_of, hazards_of, relative_spread_of, uniforms_of
+from inference_bench.arrival_proof.asked import (
+    blur_of,
+    hazards_of,
+    on_own_clock,
+    own_seconds,
+    relative_spread_of,
+    uniforms_of,
+)
 from inference_bench.arrival_proof.concurrency import Concurrency, realised_concurrency
 from inference_bench.arrival_proof.fit_tests import (
     dispersion_of,
@@ -29,8 +36,8 @@ from inference_bench.arrival_proof.fit_tests import (
     repeat_p_value,
     shortest_p_value,
 )
+from inference_bench.arrival_proof.lateness import Lateness, count_waiting_turns, jitter_of, lateness_of
 from inference_bench.records import RequestRecord, Stage
-from inference_bench.stats import median, quantile
 from inference_bench.units import GIGA, KILO, MEGA, format_fraction, format_number, format_seconds
 from inference_bench.workload import Arrivals, ClosedLoop, Constant, OpenLoop
 
@@ -56,21 +63,6 @@ class Verdict(StrEnum):
     KEPT = "kept"
     BROKEN = "broken"
     UNDECIDED = "undecided"
-
-
-@dataclass(frozen=True, slots=True)
-class Lateness:
-    """How long after its plan a request was sent.
-
-    Where:    drift is by how much the sends take longer than the plan, over the plan: the slope of lateness over
-              planned time
-    Unit:     seconds; drift a fraction, None below three requests at different times
-    """
-
-    p50_s: float
-    p99_s: float
-    max_s: float
-    drift_fraction: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +116,7 @@ def prove_arrivals(records: Sequence[RequestRecord], arrival: ClosedLoop | OpenL
 
 
 def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> ArrivalProof:
-    concurrency, lateness = realised_concurrency(records), _lateness(records)
+    concurrency, lateness = realised_concurrency(records), lateness_of(records)
     reasons, notes = [], []
     if concurrency is not None and concurrency.peak > arrival.concurrency:
         reasons.append(
@@ -157,26 +149,16 @@ def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> Arri
 
 def _prove_open(records: Sequence[RequestRecord], arrival: OpenLoop) -> ArrivalProof:
     planned_s, sent_s = [r.planned_s for r in records], sorted(record.sent_s for record in records)
-    lateness, process = _lateness(records), arrival.drawn_from
-    reasons, notes = _schedule_reasons(planned_s, arrival), []
-    plan_fit = send_fit = blur = repeated = None
+    lateness = lateness_of(records)
+    reasons, notes, fits, repeated = _schedule_reasons(planned_s, arrival), list[str](), _Fits(), None
     if len(planned_s) > FEWEST_GAPS:
         repeated = _repeated_fraction(_gaps(planned_s))
         reasons += _lateness_reasons(lateness, planned_s)
-        if process is None:
-            notes.append("the schedule is held against no process: it is not drawn from one")
-        elif isinstance(process, Constant):
-            reasons += _constant_reasons(planned_s, sent_s, process.rate)
-        else:
-            plan_fit = _fit(process, planned_s)
-            reasons += _fit_reasons("planned", plan_fit) + _too_regular_reasons(planned_s, repeated, arrival, process)
-            blur = blur_of(process, _gaps(sent_s), _jitter_s(records))
-            send_fit = _fit(process, sent_s, blur)
-            reasons += _fit_reasons("sent", send_fit) if send_fit else []
-            if send_fit is None:
-                notes.append(
-                    f"gaps between sends are not held against the process: lateness moves {format_fraction(blur)} of them"
-                )
+        if num_waited := count_waiting_turns(records):
+            notes.append(f"{num_waited} turns were sent later than planned, when the answer before them had ended")
+        fits = _judge_gaps(planned_s, sent_s, arrival, repeated, jitter_of(records))
+        reasons += fits.reasons
+        notes += fits.notes
     else:
         notes.append(f"{len(planned_s)} requests are too few to judge; give more than {FEWEST_GAPS}")
     return ArrivalProof(
@@ -189,10 +171,54 @@ def _prove_open(records: Sequence[RequestRecord], arrival: OpenLoop) -> ArrivalP
         realised_rate=_rate(sent_s),
         lateness=lateness,
         repeated_gap_fraction=repeated,
-        plan_fit=plan_fit,
-        send_fit=send_fit,
-        blur_fraction=blur,
+        plan_fit=fits.plan,
+        send_fit=fits.sends,
+        blur_fraction=fits.blur,
         concurrency=realised_concurrency(records),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Fits:
+    """How gaps fit the process, and what follows from it."""
+
+    plan: FitTests | None = None
+    sends: FitTests | None = None
+    blur: float | None = None
+    reasons: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def _judge_gaps(
+    planned_s: Sequence[float], sent_s: Sequence[float], arrival: OpenLoop, repeated: float, jitter_s: float
+) -> _Fits:
+    """Gaps against the process, on a clock on which its rate is fixed."""
+    process = arrival.drawn_from
+    if process is None:
+        return _Fits(notes=("the schedule is held against no process: it is not drawn from one",))
+    if isinstance(process, Constant):
+        return _Fits(reasons=tuple(_constant_reasons(planned_s, sent_s, process.rate)))
+    begin_s = planned_s[0] - arrival.times_s[0]
+    fixed, (plan, sends) = on_own_clock(process, (planned_s, sent_s), begin_s)
+    _, [[last]] = on_own_clock(process, ([arrival.times_s[-1]],), 0.0)
+    if isinstance(fixed, Constant):
+        return _Fits(reasons=tuple(_even_reasons(plan, own_seconds(process, _MICRO))))
+    plan_fit = _fit(fixed, plan)
+    reasons = _fit_reasons("planned", plan_fit) + _too_regular_reasons(plan, repeated, last, fixed)
+    blur = blur_of(fixed, _gaps(sends), own_seconds(process, jitter_s))
+    send_fit = _fit(fixed, sends, blur)
+    reasons += _fit_reasons("sent", send_fit)
+    blurred = f"gaps between sends are not held against the process: lateness moves {format_fraction(blur)} of them"
+    return _Fits(plan_fit, send_fit, blur, tuple(reasons), () if send_fit else (blurred,))
+
+
+def _even_reasons(counts: Sequence[float], resolution: float) -> list[str]:
+    """Whether requests come one by one on the clock of a ramp."""
+    uneven = max(abs(gap - 1) for gap in _gaps(counts))
+    return (
+        [f"planned requests are up to {format_number(uneven)} of a gap off the ramp"]
+        if uneven > max(resolution, 1e-3)
+        else []
     )
 
 
@@ -210,29 +236,6 @@ def _rate(sent_s: Sequence[float]) -> float | None:
 
 def _gaps(times_s: Sequence[float]) -> list[float]:
     return [after - before for before, after in pairwise(times_s)]
-
-
-def _lateness(records: Sequence[RequestRecord]) -> Lateness | None:
-    if not records:
-        return None
-    late_s = [record.sent_s - record.planned_s for record in records]
-    return Lateness(median(late_s), quantile(late_s, 0.99), max(late_s), _drift(records, late_s))
-
-
-def _drift(records: Sequence[RequestRecord], late_s: Sequence[float]) -> float | None:
-    """The slope between the median lateness of the first and of the last third, which one hiccup does not move."""
-    third = len(records) // 3
-    if third == 0:
-        return None
-    first, last = slice(0, third), slice(len(records) - third, None)
-    apart_s = median(r.planned_s for r in records[last]) - median(r.planned_s for r in records[first])
-    return (median(late_s[last]) - median(late_s[first])) / apart_s if apart_s > 0 else None
-
-
-def _jitter_s(records: Sequence[RequestRecord]) -> float:
-    """How far apart the latenesses of requests lie, but for the worst tenths."""
-    late_s = [record.sent_s - record.planned_s for record in records]
-    return quantile(late_s, 0.9) - quantile(late_s, 0.1)
 
 
 def _schedule_reasons(planned_s: Sequence[float], arrival: OpenLoop) -> list[str]:
@@ -304,14 +307,12 @@ def _fit_reasons(which: str, fit: FitTests | None) -> list[str]:
     return [f"{text}, p = {p:.1g})" for p, text in said if p is not None and p < LEAST_P]
 
 
-def _too_regular_reasons(
-    planned_s: Sequence[float], repeated: float, arrival: OpenLoop, process: Arrivals
-) -> list[str]:
+def _too_regular_reasons(planned_s: Sequence[float], repeated: float, last_s: float, process: Arrivals) -> list[str]:
     """What chance does not do: gaps equal to the last digit, a rate met to the last digit."""
     reasons = []
     if repeated > _MOST_REPEATED:
         reasons.append(f"{format_fraction(repeated)} of the planned gaps occur more than once: workers share a seed")
-    count, rate, last_s = len(planned_s), process.mean_rate, arrival.times_s[-1]
+    count, rate = len(planned_s), process.mean_rate
     spans = (
         (count, last_s),
         (count - 1, last_s),

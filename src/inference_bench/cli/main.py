@@ -17,10 +17,11 @@ from typing import Final, NoReturn
 
 from inference_bench import __version__
 from inference_bench.cli.conform_options import add_conform_options
+from inference_bench.cli.load_options import add_load_options, add_server_options
 from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.report_page import add_report_option
+from inference_bench.cli.show_options import add_show_options
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
-from inference_bench.cli.workload_options import LOAD_DEFAULTS, add_workload_options
 from inference_bench.errors import InferenceBenchError
 from inference_bench.files import shown_name
 
@@ -272,23 +273,6 @@ def _add_probe(commands: Commands[Parser]) -> None:
     parser.add_argument("--budget", metavar="TIME", default="25s", help="about how long it may take; default 25s")
 
 
-def _add_server_options(parser: Parser) -> None:
-    parser.add_argument(
-        "--endpoint", choices=("completions", "chat"), default="completions", help="which route to call"
-    )
-    parser.add_argument(
-        "--served-model", metavar="NAME", help="the model name to send; default: the first the server lists"
-    )
-    parser.add_argument(
-        "--api-key-env",
-        metavar="VAR",
-        help="environment variable that holds the API key; the key itself is never stored",
-    )
-    parser.add_argument("--runs", metavar="DIR", default="runs", help="folder for run folders; default runs")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the prompts; default 0")
-    parser.add_argument("--timeout", metavar="TIME", default="120s", help="longest a request may take; default 120s")
-
-
 def _add_verify(commands: Commands[Parser]) -> None:
     parser = _command(
         commands, "verify", "measure a real server against ceilings; with no URL, the embedded engine", "verify"
@@ -304,20 +288,13 @@ def _add_verify(commands: Commands[Parser]) -> None:
         "--threads", metavar="N", help="threads of the embedded engine; default: every core this may use"
     )
     parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats: about half a minute")
-    _add_server_options(parser)
+    add_server_options(parser)
 
 
 def _add_load(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "load", "what a server delivers at fixed concurrency, at a rate, or to a trace", "load")
-    parser.add_argument("url", metavar="URL", help="an OpenAI-compatible server")
-    parser.add_argument(
-        "--concurrency",
-        metavar="C",
-        help="requests in flight at once, each sent when one ends; default 1 where there is no rate and no trace",
+    add_load_options(
+        _command(commands, "load", "what a server delivers at fixed concurrency, at a rate, or to a trace", "load")
     )
-    parser.add_argument("--definitions", action="store_true", help="also what other tools would have printed")
-    add_workload_options(parser, has_seed=False, defaults=LOAD_DEFAULTS)
-    _add_server_options(parser)
 
 
 def _add_conform(commands: Commands[Parser]) -> None:
@@ -325,8 +302,7 @@ def _add_conform(commands: Commands[Parser]) -> None:
 
 
 def _add_report(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "report", "look again at a run folder", "show_report")
-    parser.add_argument("run", metavar="RUN", help="a run folder")
+    add_show_options(_command(commands, "report", "look again at a run folder", "show_report"))
 
 
 def _add_page(commands: Commands[Parser]) -> None:

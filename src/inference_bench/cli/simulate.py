@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from inference_bench.cli.given import choice
 from inference_bench.cli.main import INTERRUPTED
+from inference_bench.cli.objective_options import objective_from
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
 from inference_bench.cli.server_choice import described_changes, fleet_from, say_that_it_compiles, served_from
@@ -19,14 +20,13 @@ from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
 from inference_bench.facts.names import fold_name
 from inference_bench.files import require_file_name, require_writable_name, write_whole
-from inference_bench.metrics import Objective
 from inference_bench.simulate.candidates import ALL
 from inference_bench.simulate.estimate import work_ahead
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.study import Draw, Study, StudyReport, parse_rates, run_study
 from inference_bench.simulate.sweep import Backend, CaseResult, WorkloadRecipe
-from inference_bench.units import parse_count, parse_seconds
-from inference_bench.workload import Workload
+from inference_bench.units import parse_count
+from inference_bench.workload import Workload, says_its_rates
 
 if TYPE_CHECKING:
     from inference_bench.charts import Spec
@@ -81,7 +81,8 @@ def _require_names(options: argparse.Namespace) -> None:
 def _draws(options: argparse.Namespace) -> tuple[Workload, tuple[Draw, ...]]:
     """The first workload, and all of them: each rate with each seed."""
     is_default = options.model is None and fold_name(options.profile or DEFAULT_PROFILE) == fold_name(DEFAULT_PROFILE)
-    if is_default and options.rate is None and options.trace is None and options.concurrency is None:
+    is_open = options.rate is None and options.trace is None and options.concurrency is None
+    if is_default and is_open and not says_its_rates(options.arrivals):
         options.rate = _RATE
     rates = (None,) if options.rate is None else parse_rates(options.rate)
     seeds = range(options.seed, options.seed + _num_seeds(options.seeds))
@@ -125,15 +126,6 @@ def _study(options: argparse.Namespace, first: Workload, draws: tuple[Draw, ...]
             f"records are of one run, and {study.num_runs} are asked for; name one policy, rate and seed"
         )
     return study.keeping_token_times()
-
-
-def objective_from(options: argparse.Namespace) -> Objective:
-    """What goodput counts."""
-    usual = Objective()
-    return Objective(
-        usual.max_ttft_s if options.max_ttft is None else parse_seconds(options.max_ttft, "longest TTFT"),
-        usual.max_gap_s if options.max_gap is None else parse_seconds(options.max_gap, "longest pause"),
-    )
 
 
 def engine_from(options: argparse.Namespace) -> Engine:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 
+from inference_bench.cli.objective_options import add_objective_options
 from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.server_options import add_fleet_options, add_server_options
 from inference_bench.cli.workload_options import add_workload_options
@@ -26,10 +27,7 @@ def add_simulate_options(parser: argparse.ArgumentParser) -> None:
     add_server_options(parser, compares=True)
     add_fleet_options(parser)
     group = parser.add_argument_group("what comes out")
-    group.add_argument(
-        "--max-ttft", metavar="TIME", help="goodput counts requests with a TTFT of at most this; default 3s"
-    )
-    group.add_argument("--max-gap", metavar="TIME", help="and no pause longer than this; default 100ms")
+    add_objective_options(group)
     group.add_argument(
         "--chart",
         metavar="FILE",

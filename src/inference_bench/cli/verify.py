@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 from functools import partial
 from pathlib import Path
 
+from inference_bench.cli.api_key import api_key
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import drawn_page
-from inference_bench.errors import RequestError
 from inference_bench.measure.here import remember_probe
-from inference_bench.measure.target import ApiKey
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text_result import verify_text
 from inference_bench.report.verify_html import verify_html
@@ -58,16 +56,3 @@ def run(options: argparse.Namespace) -> int:
         print(verify_text(result))
         print(f"\nreport: {page}")
     return 0
-
-
-def api_key(variable: str | None) -> ApiKey | None:
-    """The key in an environment variable; it goes into one request header and nowhere else.
-
-    Raises:  RequestError when the variable is not set
-    """
-    if variable is None:
-        return None
-    secret = os.environ.get(variable)
-    if not secret:
-        raise RequestError(f"the environment variable {variable!r} is not set; it should hold the API key")
-    return ApiKey(secret)

@@ -35,6 +35,7 @@ from inference_bench.workload import (
     parse_arrivals,
     parse_lengths,
     read_trace,
+    says_its_rates,
     with_arrivals,
 )
 from inference_bench.workload.checks import require_rate
@@ -87,6 +88,8 @@ def _from_trace(options: argparse.Namespace) -> Workload:
         tokens_per_word=fixes.get("words"),
         seed=options.seed,
     )
+    if options.rate is None and says_its_rates(options.arrivals):
+        return with_arrivals(workload, parse_arrivals(options.arrivals, None), options.seed)
     if options.rate is None:
         return _replayed(workload, options)
     if options.time_scale is not None:
@@ -142,6 +145,12 @@ def _generated(options: argparse.Namespace, defaults: Mapping[str, str], is_clos
 
 
 def _arrivals(options: argparse.Namespace, num_together: int) -> Arrivals:
+    """The process that starts what is sent together: prompts with their samples, conversations with their turns."""
+    if options.rate is None and says_its_rates(options.arrivals):
+        arrivals = parse_arrivals(options.arrivals, None)
+        if num_together > 1:
+            raise RequestError("a ramp and steps are of single requests; give turns and samples a fixed rate")
+        return arrivals
     if options.rate is None:
         raise RequestError("nothing says how often requests are sent; give a rate, or a trace")
     return parse_arrivals(options.arrivals or "poisson", _rate(options.rate) / num_together)

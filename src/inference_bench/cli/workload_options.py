@@ -25,7 +25,9 @@ REFERENCE_DEFAULTS: Final = {
 }
 LOAD_DEFAULTS: Final = {"requests": "16", "prompt_tokens": "128", "output_tokens": "64"}
 
-_ARRIVALS: Final = "poisson, constant, gamma:CV, on-off:ON:OFF[:SHARE]"
+_ARRIVALS: Final = (
+    "poisson, constant, gamma:CV, on-off:ON:OFF[:SHARE], ramp:FROM:TO:TIME[:even], steps:RATE,RATE,...:TIME[:even]"
+)
 _LENGTHS: Final = "N, uniform:LOW:HIGH, lognormal:MEDIAN:SIGMA:LOW:HIGH, values:N,N,..., mix:SHARE:LONG:BASE"
 _TRACES: Final = "azure, burstgpt, bailian, mooncake, vllm-run, plain, sharegpt, servegen"
 
@@ -36,8 +38,8 @@ _OPTIONS: Final = (
     (
         "--arrivals",
         "HOW",
-        f"how they arrive: {_ARRIVALS} (ON, OFF: mean durations; SHARE: the rate while off, of that while on); default "
-        "poisson",
+        f"how they arrive: {_ARRIVALS} (ON, OFF: mean durations; SHARE: the rate while off, of that while on; a ramp and "
+        "steps say their rates themselves, without --rate); default poisson",
     ),
     ("--prompt-tokens", "LENGTHS", f"prompt lengths: {_LENGTHS}"),
     ("--output-tokens", "LENGTHS", "output lengths asked for, in the same forms"),

@@ -10,20 +10,34 @@ import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from inference_bench.arrival_proof.stability import check_little, judge_stability
 from inference_bench.failure_view import BoundedTime, FailurePercentiles
 from inference_bench.measure.client_health import health_values
 from inference_bench.measure.kernel_stamps import StampSource
+from inference_bench.measure.server_metrics import ServerMetrics, summarise_server
+from inference_bench.measure.server_metrics_checks import check_server
 from inference_bench.metrics import Metrics, Percentiles
 from inference_bench.report.proof_report import definitions_json, definitions_text, proof_json, proof_text
+from inference_bench.report.referee_report import referee_json, referee_text
 from inference_bench.report.text import printable, table, wrap
 from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number, format_seconds
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
+    from inference_bench.loadtest.capacity_run import CapacityRun
     from inference_bench.loadtest.flow import LoadRun
+    from inference_bench.loadtest.sweep import SweepRun
+    from inference_bench.token_window import TokenWindow
 
 _FEW = "†"
-_TIMES = (("ttft_s", "TTFT"), ("tpot_s", "TPOT"), ("itl_s", "ITL"), ("chunk_gap_s", "chunk gap"), ("e2e_s", "E2E"))
+_TIMES = (
+    ("ttft_s", "TTFT"),
+    ("ttfa_s", "TTFA"),
+    ("tpot_s", "TPOT"),
+    ("itl_s", "ITL"),
+    ("chunk_gap_s", "chunk gap"),
+    ("e2e_s", "E2E"),
+)
 
 
 def metrics_json(metrics: Metrics) -> dict[str, Any]:
@@ -31,37 +45,70 @@ def metrics_json(metrics: Metrics) -> dict[str, Any]:
     return {**dataclasses.asdict(metrics), "origin": "measured"}
 
 
-def load_json(result: LoadRun) -> dict[str, Any]:
-    """The stable keys of `load --json`."""
-    requests = result.workload.requests
+def run_json(result: LoadRun | SweepRun | CapacityRun) -> dict[str, Any]:
+    """What is known about a run whatever came of it."""
     return {
-        "schema": "inference-bench/load/1",
         "target": result.target,
         "served_model": result.model,
-        "workload": result.workload.name,
-        "arrival": _arrival_json(result.workload.arrival),
-        "prompt_tokens": _only(requests.prompt_tokens),
-        "output_tokens": _only(requests.output_tokens),
-        "lengths": {"prompt": _lengths_json(requests.prompt_tokens), "output": _lengths_json(requests.output_tokens)},
-        "seed": result.workload.seed,
-        "notes": list(result.workload.notes),
-        **metrics_json(result.metrics),
         "endpoint": result.endpoint,
-        "scope": "client side, clock from the planned send; " + result.metrics.goodput_rule,
         "software": result.versions,
         "client_machine": dataclasses.asdict(result.client),
-        "client": {
-            **health_values(result.health),
-            "floor": dataclasses.asdict(result.floor),
-        },
-        "arrivals_proof": proof_json(result.arrivals),
-        "definitions": definitions_json(result.definitions),
         "dropped_fields": list(result.dropped_fields),
         "run_dir": str(result.run_dir),
     }
 
 
-def _arrival_json(arrival: ClosedLoop | OpenLoop) -> dict[str, Any]:
+def load_json(result: LoadRun) -> dict[str, Any]:
+    """The stable keys of `load --json`."""
+    requests = result.workload.requests
+    return {
+        "schema": "inference-bench/load/1",
+        **run_json(result),
+        "workload": result.workload.name,
+        "arrival": arrival_json(result.workload.arrival),
+        "prompt_tokens": _only(requests.prompt_tokens),
+        "output_tokens": _only(requests.output_tokens),
+        "lengths": {"prompt": _lengths_json(requests.prompt_tokens), "output": _lengths_json(requests.output_tokens)},
+        "seed": result.workload.seed,
+        "notes": [*result.workload.notes, *result.notes],
+        **metrics_json(result.metrics),
+        "window": window_json(result.window),
+        "scope": "client side, clock from the planned send; " + result.metrics.goodput_rule,
+        "client": {
+            **health_values(result.health),
+            "floor": dataclasses.asdict(result.floor),
+        },
+        "arrivals_proof": proof_json(result.arrivals),
+        "prompts_check": None if result.prompts is None else dataclasses.asdict(result.prompts),
+        "cache_check": None if result.cache is None else dataclasses.asdict(result.cache),
+        "definitions": definitions_json(result.definitions),
+        "referee": None if result.refereed is None else referee_json(result.refereed),
+        "server": server_json(result.server),
+        "stability": _stability_json(result),
+        "little": None if (little := check_little(result.records)) is None else dataclasses.asdict(little),
+        "objective": dataclasses.asdict(result.objective),
+        "processes": [dataclasses.asdict(shard) for shard in result.shards],
+        "is_interrupted": result.is_interrupted,
+    }
+
+
+def server_json(server: ServerMetrics | None) -> dict[str, Any] | None:
+    """What the server said about itself, in a few figures; null where it was not asked or said nothing."""
+    summary = None if server is None else summarise_server(server.samples)
+    return None if summary is None else dataclasses.asdict(summary)
+
+
+def _stability_json(result: LoadRun) -> dict[str, Any] | None:
+    found = judge_stability(result.records) if isinstance(result.workload.arrival, OpenLoop) else None
+    return None if found is None else dataclasses.asdict(found)
+
+
+def window_json(window: TokenWindow | None) -> dict[str, Any] | None:
+    """What happened while the load was steady; null where it never was."""
+    return None if window is None else dataclasses.asdict(window)
+
+
+def arrival_json(arrival: ClosedLoop | OpenLoop) -> dict[str, Any]:
     """How requests were sent; what a closed loop has no value for is null, and the other way round."""
     if isinstance(arrival, ClosedLoop):
         return {"policy": "closed loop", "concurrency": arrival.concurrency, "think_s": arrival.think_s}
@@ -95,13 +142,47 @@ def load_text(result: LoadRun, with_definitions: bool = False) -> str:
         f"{_lengths_text(workload.requests.output_tokens)} output tokens asked for, seed {workload.seed}"
     )
     lines = [wrap(conditions), metrics_text(result.metrics), proof_text(result.arrivals)]
+    if result.window is not None:
+        lines.insert(2, wrap(window_text(result.window)))
+    lines += map(wrap, _prompt_lines(result))
+    lines += map(wrap, _server_lines(result))
     lines += map(wrap, _client_lines(result))
     lines += [wrap(printable(f"{workload.name}: {note}")) for note in workload.notes]
+    lines += [wrap(printable(note)) for note in result.notes]
     if result.dropped_fields:
         lines.append(wrap(f"the server refused these request fields: {', '.join(result.dropped_fields)}"))
+    if result.refereed is not None:
+        lines.append(referee_text(result.refereed))
     if with_definitions:
         lines.append(definitions_text(result.definitions))
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
+
+
+def window_text(window: TokenWindow) -> str:
+    """The window in a sentence."""
+    gap = window.itl_s or window.chunk_gap_s
+    gaps = "" if gap is None else f", p99 {'ITL' if window.itl_s else 'chunk gap'} {format_seconds(gap.p99)}"
+    shared = f" ({format_fraction(window.estimated_fraction)} of them estimated)" if window.estimated_fraction else ""
+    return (
+        f"steady window of {format_seconds(window.length_s)}: {format_number(window.output_tokens_per_s)} output tokens/s{shared}, "
+        f"{format_number(window.requests_per_s)} requests/s, {format_number(window.mean_concurrency)} in flight on average{gaps}"
+    )
+
+
+def _prompt_lines(result: LoadRun) -> list[str]:
+    """Whether prompts were as long as asked, and new to the server."""
+    length, cache = result.prompts, result.cache
+    lines = [] if length is None or length.num_counted == length.num_equal else [length.sentence]
+    if cache is not None and (finding := cache.finding) is not None:
+        lines.append(finding)
+    return lines
+
+
+def _server_lines(result: LoadRun) -> list[str]:
+    """Whether the server kept up with a schedule, and where what it says of itself is not what was seen."""
+    found = judge_stability(result.records) if isinstance(result.workload.arrival, OpenLoop) else None
+    lines = [] if found is None else [found.said]
+    return [*lines, *check_server(result.server, result.records).findings]
 
 
 def _client_lines(result: LoadRun) -> list[str]:
@@ -146,7 +227,8 @@ def metrics_text(metrics: Metrics) -> str:
     """Counts of every ending, throughput, and the percentiles with their sample counts."""
     endings = dataclasses.asdict(metrics.requests).items()
     counts = ", ".join(f"{number} {name}" for name, number in endings if number or name == "sent")
-    rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES]
+    has_channels = metrics.ttfa_s != metrics.ttft_s
+    rows = [(label, *_cells(getattr(metrics, name))) for name, label in _TIMES if has_channels or name != "ttfa_s"]
     rate = f"{format_number(metrics.output_tokens_per_s)} output tokens/s over {format_seconds(metrics.span_s)}"
     head = wrap(f"requests: {counts}; {rate}")
     text = table(("measured", "p50", "p90", "p99", "95 % of p99", "samples"), rows, "lrrrrr")

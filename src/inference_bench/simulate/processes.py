@@ -63,7 +63,7 @@ def run_in_processes(
     Raises:  WorldError where no process can start
     """
     pool = _Pool(work, items)
-    with _own_tracker():
+    with own_tracker():
         try:
             pool.start(num_processes)
             yield from pool.results()
@@ -133,7 +133,7 @@ class _Pool:
         """
         self._workers.remove(worker)
         worker.process.join(_PATIENCE_S)
-        how = _ending(worker.process.exitcode)
+        how = ending_words(worker.process.exitcode)
         worker.pipe.close()
         if not self._was_ready:
             raise WorldError(
@@ -150,7 +150,7 @@ class _Pool:
         own, other = context.Pipe()
         process = context.Process(target=_serve, args=(other, self._work), daemon=True)
         try:
-            with _unheard_interrupts():
+            with unheard_interrupts():
                 process.start()
                 self._workers.append(_Worker(process, own))  # before an interrupt is heard, so that it is ended too
         finally:
@@ -172,7 +172,7 @@ class _Pool:
 def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
     """A process: item after item, until the pipe is closed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()
     try:
         pipe.send(_READY)
         while True:
@@ -181,7 +181,7 @@ def _serve(pipe: Connection, work: Callable[[Any], Any]) -> None:
         return
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
     """Whoever started this process is gone, and nobody waits for its result."""
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -190,7 +190,7 @@ def _end_with_parent() -> None:
 
 
 @contextmanager
-def _own_tracker() -> Iterator[None]:
+def own_tracker() -> Iterator[None]:
     """The process that Python starts beside spawned ones ends with them, if it was started for them.
 
     Where:  left alone it ends a moment after this program, and where nobody waits for orphans, as in a container without an
@@ -208,7 +208,7 @@ def _own_tracker() -> Iterator[None]:
 
 
 @contextmanager
-def _unheard_interrupts() -> Iterator[None]:
+def unheard_interrupts() -> Iterator[None]:
     """A process that starts within this never hears of Ctrl-C; this one hears of it afterwards."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -223,7 +223,7 @@ def _unheard_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _ending(exit_code: int | None) -> str:
+def ending_words(exit_code: int | None) -> str:
     """How a process ended, in words."""
     if exit_code is None:
         return "stopped answering"

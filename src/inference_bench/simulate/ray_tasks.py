@@ -37,10 +37,10 @@ def run_on_ray(
 
     Raises:  MissingExtraError without ray
     """
-    ray = _ray()
+    ray = import_ray("sweeps")
     is_own = not ray.is_initialized()
     if is_own:
-        _start(ray, num_workers)
+        start_ray(ray, num_workers)
     running: dict[Any, int] = {}
     try:
         task = ray.remote(max_retries=0)(work)
@@ -60,7 +60,11 @@ def run_on_ray(
                 ray.cancel(each, force=True)
 
 
-def _ray() -> Any:
+def import_ray(what: str) -> Any:
+    """The package ray, its settings made before it is loaded.
+
+    Raises:  MissingExtraError, which says what needs it
+    """
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     if not os.environ.get(_ADDRESS):
@@ -69,12 +73,13 @@ def _ray() -> Any:
         import ray
     except ImportError:
         raise MissingExtraError(
-            "sweeps on Ray need the package ray; install it with: pip install 'inference-bench[ray]'"
+            f"{what} on Ray need the package ray; install it with: pip install 'inference-bench[ray]'"
         ) from None
     return ray
 
 
-def _start(ray: Any, num_workers: int | None) -> None:
+def start_ray(ray: Any, num_workers: int | None) -> None:
+    """Ray on this machine alone, or the cluster that RAY_ADDRESS names."""
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
     if not os.environ.get(_ADDRESS):
         options |= {"num_cpus": num_workers or usable_cpus(), "include_dashboard": False}

@@ -16,8 +16,9 @@ from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.accounting.work import SequenceStep, StepWork, count_step_work, decode_batch
 from inference_bench.compare import ComparedPoint, MeasuredPoint, Phase, compare_point
+from inference_bench.decode_window import DecodeWindow, steady_decode_window
 from inference_bench.facts.models import ModelSpec
-from inference_bench.metrics import DecodeWindow, steady_decode_window, ttft_s
+from inference_bench.metrics import ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.roofline import Roof
 from inference_bench.stats import median, quantile_interval, relative_spread

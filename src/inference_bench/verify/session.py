@@ -11,7 +11,6 @@ probe of half a minute: `prepare` finds all of them.
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -119,7 +118,7 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
                 "this one probed, or give the address of a server that runs there"
             )
         return Session(request, *_own_model(request, say), RunFolder.create(request.runs, "verify"), None)
-    is_here = _is_on_this_machine(request.url)
+    is_here = Target(request.url).address.is_this_machine
     if request.machine is None and not is_here:
         raise RequestError(
             f"{request.url} is on another machine; name that machine to have its ceilings to compare with"
@@ -129,14 +128,6 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
     model, path = _served_model(request, attached, is_here)
     sha256 = sha256_of_file(path) if path else None
     return Session(request, model, path, sha256, RunFolder.create(request.runs, "verify"), attached)
-
-
-def _is_on_this_machine(url: str) -> bool:
-    host = Target(url).address.host
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, str]:

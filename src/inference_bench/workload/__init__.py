@@ -7,7 +7,9 @@ Start at generate.py (Workload), then requests.py and arrivals.py; lengths.py ho
 prefixes and conversations, burstiness.py how even a schedule is, traces.py recorded ones.
 """
 
-from inference_bench.workload.arrivals import ARRIVALS_FORMS as ARRIVALS_FORMS
+from inference_bench.workload.arrival_forms import ARRIVALS_FORMS as ARRIVALS_FORMS
+from inference_bench.workload.arrival_forms import parse_arrivals as parse_arrivals
+from inference_bench.workload.arrival_forms import says_its_rates as says_its_rates
 from inference_bench.workload.arrivals import Arrivals as Arrivals
 from inference_bench.workload.arrivals import ClosedLoop as ClosedLoop
 from inference_bench.workload.arrivals import Constant as Constant
@@ -16,7 +18,6 @@ from inference_bench.workload.arrivals import OnOff as OnOff
 from inference_bench.workload.arrivals import OpenLoop as OpenLoop
 from inference_bench.workload.arrivals import Poisson as Poisson
 from inference_bench.workload.arrivals import open_loop as open_loop
-from inference_bench.workload.arrivals import parse_arrivals as parse_arrivals
 from inference_bench.workload.burstiness import ArrivalSummary as ArrivalSummary
 from inference_bench.workload.burstiness import index_of_dispersion as index_of_dispersion
 from inference_bench.workload.burstiness import summarise_arrivals as summarise_arrivals
@@ -36,6 +37,8 @@ from inference_bench.workload.lengths import Lengths as Lengths
 from inference_bench.workload.lengths import LongDocuments as LongDocuments
 from inference_bench.workload.lengths import UniformLengths as UniformLengths
 from inference_bench.workload.lengths import parse_lengths as parse_lengths
+from inference_bench.workload.ramps import Ramp as Ramp
+from inference_bench.workload.ramps import Steps as Steps
 from inference_bench.workload.requests import Requests as Requests
 from inference_bench.workload.requests import RequestShape as RequestShape
 from inference_bench.workload.requests import Segment as Segment

@@ -3,7 +3,7 @@
 In:   a rate and how even the arrivals are, or times
 Out:  ClosedLoop or OpenLoop; arrival processes, each of which knows its own mean rate
 Leaves out: how long the requests are (lengths), and how even a schedule really is (burstiness)
-Read next by: generate, measure.load, simulate.
+Read next by: ramps, arrival_forms, generate, measure.load, simulate.
 
 A closed loop waits for answers, so a slow server is asked less often; an open loop does not wait. They answer different
 questions and are never taken for one another. A process draws from one generator that it is given, so that a seed
@@ -14,14 +14,14 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import count, pairwise
 from random import Random
 from typing import Final, Protocol, Self
 
-from inference_bench.errors import QuantityError, RequestError
-from inference_bench.units import TERA, parse_fraction, parse_seconds
+from inference_bench.errors import RequestError
+from inference_bench.units import TERA
 from inference_bench.workload.checks import (
     MOST_SPAN_S,
     require_count,
@@ -149,7 +149,7 @@ class Arrivals(Protocol):
 
     @property
     def mean_rate(self) -> float:
-        """Arrivals a second in the long run.
+        """Arrivals a second in the long run, or while the rate of a ramp or of steps changes.
 
         Unit:     requests per second
         """
@@ -325,50 +325,6 @@ class OnOff:
                 raise RequestError(
                     f"{silent:,} periods in a row brought no request ({self.name}); give longer periods or a higher rate"
                 )
-
-
-def _gamma(rate: float, fields: list[str]) -> Arrivals:
-    return GammaArrivals(rate, _number(fields[0], "coefficient of variation of the gaps"))
-
-
-def _on_off(rate: float, fields: list[str]) -> Arrivals:
-    on_s, off_s = (parse_seconds(field, "duration of a period") for field in fields[:2])
-    return OnOff.of_mean_rate(rate, on_s, off_s, *(parse_fraction(field, "share") for field in fields[2:]))
-
-
-# name → how it is written, how many fields it may have, how it is made
-_PROCESSES: Final[dict[str, tuple[str, tuple[int, ...], Callable[[float, list[str]], Arrivals]]]] = {
-    "poisson": ("poisson", (0,), lambda rate, _: Poisson(rate)),
-    "constant": ("constant", (0,), lambda rate, _: Constant(rate)),
-    "gamma": ("gamma:CV", (1,), _gamma),
-    "on-off": ("on-off:ON:OFF[:SHARE]", (2, 3), _on_off),
-}
-ARRIVALS_FORMS: Final = tuple(form for form, _, _ in _PROCESSES.values())
-
-
-def parse_arrivals(text: str, rate: float) -> Arrivals:
-    """The arrival process that a person names, at this mean rate.
-
-    Unit:     requests per second
-    Raises:   RequestError for an unknown process, QuantityError for a field that is not a number
-
-    >>> parse_arrivals("gamma:2", 0.5)
-    GammaArrivals(rate=0.5, cv=2.0)
-    """
-    name, *fields = text.strip().split(":")
-    form, allowed, build = _PROCESSES.get(name.strip().lower(), ("", (), None))
-    if build is None:
-        raise RequestError(f"no arrival process is called {name[:40]!r}; write one of {', '.join(ARRIVALS_FORMS)}")
-    if len(fields) not in allowed:
-        raise RequestError(f"the arrival process {text[:80]!r} has {len(fields)} fields; write {form}")
-    return build(rate, fields)
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise QuantityError(f"the {what} is {text[:40]!r}; give a number such as 2") from None
 
 
 def open_loop(times_s: Iterable[float], process: str = "given", nominal_rate: float | None = None) -> OpenLoop:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import random
 from array import array
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -88,6 +89,23 @@ class Workload:
         times_s = array("d", [time_s * (rate / nominal) for time_s in arrival.times_s])
         asked = _stretched(arrival, rate / nominal)
         return replace(self, arrival=OpenLoop(times_s, arrival.process, nominal, asked))
+
+    def until(self, end_s: float) -> Workload:
+        """The requests that arrive before this time, and no more.
+
+        Unit:     seconds
+        Raises:   RequestError for a closed loop, or when none arrives by then
+        """
+        arrival = self._require_schedule()
+        count = bisect_left(arrival.times_s, end_s)
+        if not count:
+            raise RequestError(
+                f"no request of the workload {self.name!r} arrives before {end_s:g} s; the first is at "
+                f"{arrival.times_s[0]:g} s"
+            )
+        return replace(
+            self, requests=self.requests.first(count), arrival=replace(arrival, times_s=arrival.times_s[:count])
+        )
 
     def _require_schedule(self) -> OpenLoop:
         if isinstance(self.arrival, OpenLoop):

@@ -11,10 +11,22 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inference_bench.errors import RequestError
 from inference_bench.workload.checks import MOST_TOKENS, require_length
+
+_COLUMNS: Final = (
+    "output_tokens",
+    "prompts",
+    "answers",
+    "priority",
+    "tenant",
+    "adapter",
+    "sample_of",
+    "session",
+    "turn",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +61,8 @@ class Requests:
     Where:    prompts None means that no two prompts share a token; answers[i] is the content of request i's output,
               so that Segment(answers[i], output_tokens[i]) in a later prompt is that output; a smaller priority goes
               first; adapter is which fine-tuned variant serves it. None: all alike. Requests are samples, several answers
-              to one prompt, where they have the same sample_of: the index of the first of them
+              to one prompt, where they have the same sample_of: the index of the first of them. session is the conversation
+              a request belongs to and turn its place in it, both counted from 0
     Raises:   RequestError for no request, a length below one (naming the first, counted from 0), columns of
               different lengths, segments that do not add up to the prompt, or samples whose prompts differ
     """
@@ -62,11 +75,13 @@ class Requests:
     tenant: array[int] | None = None
     adapter: array[int] | None = None
     sample_of: array[int] | None = None
+    session: array[int] | None = None
+    turn: array[int] | None = None
 
     def __post_init__(self) -> None:
         if not self.prompt_tokens:
             raise RequestError("there is no request; give at least one")
-        for name in ("output_tokens", "prompts", "answers", "priority", "tenant", "adapter", "sample_of"):
+        for name in _COLUMNS:
             column = getattr(self, name)
             if column is not None and len(column) != len(self.prompt_tokens):
                 raise RequestError(
@@ -96,6 +111,14 @@ class Requests:
     def shape_of(self, index: int) -> RequestShape:
         """The shape of the request with this index, counted from 0."""
         return RequestShape(self.prompt_tokens[index], self.output_tokens[index])
+
+    def first(self, count: int) -> Requests:
+        """The first requests alone; samples of one prompt may be parted.
+
+        Raises:   RequestError for none
+        """
+        columns = {name: getattr(self, name) for name in ("prompt_tokens", *_COLUMNS)}
+        return Requests(**{name: column and column[:count] for name, column in columns.items()})
 
 
 def _require_lengths(column: array[int], what: str) -> None:

@@ -12,7 +12,7 @@ import random
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from typing import Final
 
@@ -124,7 +124,7 @@ def generate_conversations(
     Where:    `arrivals` starts conversations; `prompt` is the length of one message; count is the number of requests,
               so the last conversation may be shorter; the nominal rate is the one of conversations times their turns
     Unit:     think_s in seconds, the mean pause between the sending of one turn and of the next
-    Ignores:  how long an answer takes: a turn is sent at its time, whether or not the answer before it is there
+    Ignores:  how long an answer takes: a turn is planned for its time, whether or not the answer before it is there by then
     Raises:   RequestError for a number below one, a think time that is not finite or negative, or a conversation that
               grows beyond the longest prompt there can be
     """
@@ -135,20 +135,34 @@ def generate_conversations(
     rng = random.Random(seed)
     turns: list[_Turn] = []
     starts_s = arrivals.times_s(rng)
+    session = 0
     while len(turns) < count:
-        turns += talk.turns(next(starts_s), min(num_turns, count - len(turns)), rng)
+        turns += talk.turns(session, next(starts_s), min(num_turns, count - len(turns)), rng)
+        session += 1
     turns.sort(key=_turn_time_s)
     times_s, columns = array("d", map(_turn_time_s, turns)), talk.columns
     for turn in turns:
         columns.add(turn.prompt, turn.output_tokens, turn.answer)
+    requests = replace(
+        columns.requests(),
+        session=array("q", [turn.session for turn in turns]),
+        turn=array("q", [turn.number for turn in turns]),
+    )
     process = f"{arrivals.name} conversations of {num_turns} turns, {think_s:g} s apart"
-    notes = ("a turn is sent at its planned time, whether or not the answer before it is complete",)
+    notes = (_TURNS_NOTE,)
     arrival = OpenLoop(times_s, process, arrivals.mean_rate * num_turns)
-    return Workload(name, columns.requests(), arrival, seed, max_output_tokens, notes)
+    return Workload(name, requests, arrival, seed, max_output_tokens, notes)
+
+
+_TURNS_NOTE: Final = (
+    "a turn is sent at its planned time; to a real server, when the answer before it has ended if that is later"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class _Turn:
+    session: int
+    number: int
     time_s: float
     prompt: tuple[Segment, ...]
     output_tokens: int
@@ -208,7 +222,7 @@ class _Talk:
         self.columns = _Columns(prefix.num_groups if prefix else 0)
         self._prompt, self._output, self._think_s, self._prefix = prompt, output, think_s, prefix
 
-    def turns(self, start_s: float, num_turns: int, rng: random.Random) -> Iterator[_Turn]:
+    def turns(self, session: int, start_s: float, num_turns: int, rng: random.Random) -> Iterator[_Turn]:
         so_far: tuple[Segment, ...] = ()
         if self._prefix:
             so_far = (Segment(self._prefix.draw(rng), self._prefix.num_tokens),)
@@ -217,7 +231,7 @@ class _Talk:
             if number and self._think_s:
                 now_s += rng.expovariate(1 / self._think_s)
             so_far = (*so_far, self.columns.new_segment(self._prompt.draw(rng)))
-            turn = _Turn(now_s, so_far, self._output.draw(rng), self.columns.new_content())
+            turn = _Turn(session, number, now_s, so_far, self._output.draw(rng), self.columns.new_content())
             yield turn
             so_far = (*so_far, Segment(turn.answer, turn.output_tokens))
 
