@@ -61,6 +61,14 @@ def test_no_tpot_where_the_first_chunk_has_several_tokens_and_no_close_where_non
     assert right_answer("control", [entry((10, [1]), whole=False)]).close_s is None
 
 
+def test_no_pauses_where_it_is_a_matter_of_definition_which_there_are() -> None:
+    log = [entry((100, [1]), (120, []), (140, [1]), (160, [1]))]
+    answer = right_answer("empty_tokens", log)
+    assert answer.gap_mean_s is None
+    assert answer.tpot_s == pytest.approx(0.06 / 7)
+    assert compare(answer, Observed("completed", 8, 6, ttft_s=0.1, gap_mean_s=0.02, tpot_s=0.06 / 7)) == ()
+
+
 def test_tolerances_are_five_per_cent_or_the_least() -> None:
     answer = right_answer("control", [entry((1000, [1]), (1100, [1]), ended_ms=1200)])
     assert compare(answer, Observed("completed", 8, ttft_s=1.049)) == ()

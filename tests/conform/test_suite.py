@@ -167,6 +167,7 @@ def test_a_named_client_that_is_not_here_is_said_and_is_no_pass(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("INFERENCE_BENCH_GUIDELLM", raising=False)
     assert main(["conform", "guidellm", "--case", "control"]) == 1
     assert "not installed" in capsys.readouterr().out
 

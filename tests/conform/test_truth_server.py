@@ -32,9 +32,9 @@ def server() -> Iterator[TruthProcess]:
         yield running
 
 
-def ask(server: TruthProcess, case: str, max_tokens: int = 5) -> bytes:
+def ask(server: TruthProcess, case: str, max_tokens: int = 5, **more: object) -> bytes:
     """The raw reply, read with nothing but a socket."""
-    body = json.dumps({"max_tokens": max_tokens, "stream": True, "messages": []}).encode()
+    body = json.dumps({"max_tokens": max_tokens, "stream": True, "messages": [], **more}).encode()
     head = f"POST /{case}/v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
     with socket.create_connection(("127.0.0.1", server.port), timeout=PATIENCE_S) as connection:
         connection.sendall(head.encode() + body)
@@ -100,6 +100,11 @@ def test_a_pausing_server_sends_nothing_while_it_stands_still(server: TruthProce
     gaps_s = [after - before for before, after in pairwise(token_times_s(entry))]
     assert max(gaps_s) == pytest.approx(0.2, abs=0.04)
     assert sum(gap > 0.1 for gap in gaps_s) in (1, 2)
+
+
+def test_a_pace_states_the_words_of_the_prompt_as_its_tokens(server: TruthProcess) -> None:
+    said = {"messages": [{"role": "user", "content": "one two three"}, {"role": "user", "content": "four"}]}
+    assert b'"prompt_tokens": 4' in ask(server, "null", **said)
 
 
 def test_firehose_and_null_do_not_wait(server: TruthProcess) -> None:

@@ -11,6 +11,7 @@ def add_conform_options(parser: argparse.ArgumentParser) -> None:
         "adapters",
         metavar="ADAPTER",
         nargs="*",
-        help="inference-bench, vllm, sglang, guidellm, aiperf; default: every one that is installed",
+        help="inference-bench, vllm, vllm-rs, sglang, sglang-rs, guidellm, aiperf; default: every one that is installed, also "
+        "in a virtual environment of its own that INFERENCE_BENCH_VLLM, ..._SGLANG, ..._GUIDELLM or ..._AIPERF names",
     )
     parser.add_argument("--case", metavar="NAME", action="append", help="only this case; several may be named")

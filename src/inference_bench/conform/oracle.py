@@ -22,6 +22,7 @@ COMPLETED: Final = "completed"
 NOT_COMPLETED: Final = "not completed"  # all that some tools say about any other ending
 LOST: Final = "lost"
 ENDED: Final = "ended"
+NEVER_ASKED: Final = "requests"  # the figure in which a client is wrong that sent none
 
 _RELATIVE: Final = 0.05
 _WAIT_S: Final = 0.02
@@ -34,7 +35,8 @@ class Right:
 
     Where:    is_stated says that the server said how many tokens; else a client may leave the count unknown. chunks
               are those with text. ending tells a broken connection from a stream that ended; None where it does not
-              matter. has_remark: a completed request about which there is something to say
+              matter. has_remark: a completed request about which there is something to say. has_pauses is whether it is
+              clear what the pauses between chunks are: some count the events of tokens without text, some do not
     """
 
     status: str = COMPLETED
@@ -43,6 +45,7 @@ class Right:
     chunks: int = 8
     ending: str | None = None
     has_remark: bool = False
+    has_pauses: bool = True
 
 
 def _four(status: str, ending: str | None = None) -> Right:
@@ -59,7 +62,7 @@ def _none(status: str) -> Right:
 _RIGHT: Final[Mapping[str, Right]] = {
     "several_tokens_a_chunk": Right(tokens=9, chunks=3),
     "held_characters": Right(tokens=16, chunks=5),
-    "empty_tokens": Right(chunks=6),
+    "empty_tokens": Right(chunks=6, has_pauses=False),
     "usage_null": Right(is_stated=False),
     "usage_missing": Right(is_stated=False),
     "usage_contradicting": Right(tokens=3, is_stated=False, has_remark=True),
@@ -142,7 +145,7 @@ def right_answer(name: str, log: Sequence[Mapping[str, Any]]) -> Answer:
         right,
         len(log),
         ttft_s=_mean_of(stamps, lambda times: times[0]),
-        gap_mean_s=_mean_of(stamps, lambda times: (times[-1] - times[0]) / (len(times) - 1) if times[1:] else None),
+        gap_mean_s=_mean_of(stamps, _mean_gap_s) if right.has_pauses else None,
         tpot_s=_tpot_s(right, log, stamps),
         e2e_s=_mean_of(stamps, lambda times: times[-1]),
         close_s=fmean(closes) if closes and is_over else None,
@@ -156,6 +159,10 @@ def _since(entry: Mapping[str, Any], time_ns: int) -> float:
 def _stamps(entry: Mapping[str, Any]) -> list[float]:
     """When each chunk with text left; several of one send left together."""
     return [_since(entry, time_ns) for time_ns, _, chunks in entry["sends"] for _ in chunks]
+
+
+def _mean_gap_s(times_s: list[float]) -> float | None:
+    return (times_s[-1] - times_s[0]) / (len(times_s) - 1) if times_s[1:] else None
 
 
 def _mean_of(stamps: Sequence[list[float]], figure: Callable[[list[float]], float | None]) -> float | None:
@@ -174,10 +181,10 @@ def _tpot_s(right: Right, log: Sequence[Mapping[str, Any]], stamps: Sequence[lis
 def compare(answer: Answer, got: Observed) -> tuple[str, ...]:
     """The figures in which a client is wrong, in the order they are told; none: it is right.
 
-    Where:    "requests" alone says that the server was never asked
+    Where:    NEVER_ASKED stands alone
     """
     if not answer.requests:
-        return ("requests",)
+        return (NEVER_ASKED,)
     right = answer.right
     wrong = [] if _same_status(right.status, got.status) else ["status"]
     if not _same_tokens(right, got):

@@ -74,18 +74,29 @@ def _seconds(text: str) -> float:
     return value
 
 
-def paced_steps(pace: Pace, count: int, is_chat: bool, begin_ns: int, epoch_ns: int) -> Iterator[tuple[int, Step]]:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a request asks for: so many tokens, on this route, for a prompt of so many."""
+
+    max_tokens: int
+    is_chat: bool
+    prompt_tokens: int
+
+
+def paced_steps(pace: Pace, asked: Asked, begin_ns: int, epoch_ns: int) -> Iterator[tuple[int, Step]]:
     """Every send of one stream and its deadline; the server's own beginning is `epoch_ns`."""
-    story = Story(is_chat=is_chat)
+    story = Story(is_chat=asked.is_chat)
     token = framed(story.encode(story.chunk()))
-    count = 1 if pace.mode == NULL else count
+    count = 1 if pace.mode == NULL else asked.max_tokens
     at_once = _EVENTS_A_SEND if pace.mode == FIREHOSE else 1
     due_ns = begin_ns
     for number in range(0, count, at_once):
         due_ns = _due_ns(pace, number, begin_ns, epoch_ns)
         num_events = min(at_once, count - number)
         yield due_ns, Step(0.0, token * num_events, chunks=(1,) * num_events)
-    closing = story.encode(story.chunk("", "length", usage=usage_of(count))) + story.encode("[DONE]")
+    closing = story.encode(story.chunk("", "length", usage=usage_of(count, asked.prompt_tokens))) + story.encode(
+        "[DONE]"
+    )
     yield due_ns, Step(0.0, framed(closing) + LAST_CHUNK)
 
 

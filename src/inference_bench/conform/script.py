@@ -191,6 +191,6 @@ class Story:
         return Script(head() if top is None else top, tuple(self.steps), ending)
 
 
-def usage_of(count: int) -> dict[str, object]:
+def usage_of(count: int, prompt_tokens: int = 5) -> dict[str, object]:
     """A server's counts for so many output tokens."""
-    return {"prompt_tokens": 5, "completion_tokens": count, "total_tokens": 5 + count}
+    return {"prompt_tokens": prompt_tokens, "completion_tokens": count, "total_tokens": prompt_tokens + count}

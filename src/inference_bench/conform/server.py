@@ -15,12 +15,12 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from typing import Final
+from typing import Any, Final
 
-from inference_bench.conform.pacing import paced_steps, parse_pace
+from inference_bench.conform.pacing import Asked, paced_steps, parse_pace
 from inference_bench.conform.script import Ending, Script, Step, head, refusal
 from inference_bench.conform.table import case_named
 from inference_bench.errors import InferenceBenchError
@@ -50,13 +50,14 @@ class Entry:
     read_ns: int
     max_tokens: int
     is_chat: bool
+    prompt_words: int
     sends: list[tuple[int, int, tuple[int, ...]]] = field(default_factory=list)
     ended_ns: int | None = None
     is_whole: bool = False  # every step was taken by the socket
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Request:
     method: str
     path: str
     body: bytes
@@ -88,7 +89,7 @@ class TruthServer:
             else:
                 _answer(connection, self._other(asked))
 
-    def _other(self, asked: _Asked) -> Script:
+    def _other(self, asked: _Request) -> Script:
         if asked.path == LOG_PATH:
             return _json([asdict(entry) for entry in self._log])
         if asked.path == CLEAR_PATH:
@@ -100,11 +101,12 @@ class TruthServer:
             return _json({})
         return refusal("404 Not Found", b'{"error": {"message": "no such route"}}', _JSON)
 
-    def _complete(self, connection: socket.socket, asked: _Asked, accepted_ns: int) -> None:
+    def _complete(self, connection: socket.socket, asked: _Request, accepted_ns: int) -> None:
         name = asked.path.split("/")[1]
         body = json.loads(asked.body)
         count = int(body.get("max_tokens") or body.get("max_completion_tokens") or 1)
-        entry = Entry(name, accepted_ns, time.perf_counter_ns(), count, asked.path.endswith("/chat/completions"))
+        is_chat, read_ns = asked.path.endswith("/chat/completions"), time.perf_counter_ns()
+        entry = Entry(name, accepted_ns, read_ns, count, is_chat, _count_words(body))
         try:
             top, steps, ending = self._plan(entry)
         except InferenceBenchError as error:
@@ -126,10 +128,18 @@ class TruthServer:
     def _plan(self, entry: Entry) -> tuple[bytes, Iterator[tuple[int, Step]], Ending]:
         pace = parse_pace(entry.case)
         if pace is not None:
-            steps = paced_steps(pace, entry.max_tokens, entry.is_chat, entry.read_ns, self._epoch_ns)
+            asked = Asked(entry.max_tokens, entry.is_chat, entry.prompt_words)
+            steps = paced_steps(pace, asked, entry.read_ns, self._epoch_ns)
             return head(), steps, Ending.CLOSE
         script = case_named(entry.case).script
         return script.head, _scripted(script, entry.read_ns), script.ending
+
+
+def _count_words(body: Mapping[str, Any]) -> int:
+    """What a pace states as the prompt's tokens."""
+    messages = body.get("messages")
+    texts = [each.get("content") for each in messages] if isinstance(messages, list) else [body.get("prompt")]
+    return sum(len(str(text).split()) for text in texts)
 
 
 def _scripted(script: Script, begin_ns: int) -> Iterator[tuple[int, Step]]:
@@ -158,7 +168,7 @@ def _json(value: object) -> Script:
     return refusal("200 OK", json.dumps(value).encode(), _JSON)
 
 
-def _read_request(connection: socket.socket) -> _Asked:
+def _read_request(connection: socket.socket) -> _Request:
     """One request, whole.
 
     Raises:   ValueError for what is not one, or a larger one than any test sends
@@ -174,7 +184,7 @@ def _read_request(connection: socket.socket) -> _Asked:
     while len(body) < int(headers.get("content-length", "0")):
         body += _receive(connection, len(body))
     method, path, _ = first.split()
-    return _Asked(method, path.partition("?")[0], body)
+    return _Request(method, path.partition("?")[0], body)
 
 
 def _receive(connection: socket.socket, num_bytes: int) -> bytes:

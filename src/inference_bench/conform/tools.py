@@ -1,22 +1,18 @@
 """Other load generators as commands: run where they are installed, and their result files read.
 
-In:   a case and the address where it is served
-Out:  an Observed: success or not, tokens, and mean TTFT and TPOT of the successful requests
-Leaves out: what is right (oracle); installing anything; E2E, which some run to the last token and some to the close
+In:   a case and the address where it is served; or a whole ToolRun, for a benchmark
+Out:  an Observed
+Leaves out: what is right (oracle); installing anything
 Read next by: suite.
 
-None of them is a dependency, and none is tested here but by examples of its result file. The commands of GuideLLM 0.8.1
-and AIPerf 0.13.0 were run through this suite once (docs/conformance.md); those of vLLM 0.33 and SGLang 0.5.23 follow
-their documentation and were not run here. All four want a tokenizer to make prompts: its folder is named by
-INFERENCE_BENCH_TOKENIZER. AIPerf is told to count tokens as the server does; by default it counts its own.
+None of them is a dependency, and none is tested here but by examples of its result file; docs/conformance.md has what
+came of running them. A tool is kept by a process of its own (tool_host), with which it ends however this one does.
+All four want a tokenizer to make prompts; they are given one that is made for it.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -26,191 +22,124 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.conform.oracle import COMPLETED, NOT_COMPLETED, Observed
+from inference_bench.conform import tool_commands, tool_places, tool_results
+from inference_bench.conform.oracle import NOT_COMPLETED, Observed
 from inference_bench.conform.script import TOKENS, Case
+from inference_bench.conform.tokenizer import write_tokenizer
+from inference_bench.conform.tool_commands import ToolRun
+from inference_bench.conform.tool_host import OUT_OF_TIME
 from inference_bench.errors import MeasurementError
-from inference_bench.units import KILO
 
 NUM_REQUESTS: Final = 2
-TOKENIZER_VARIABLE: Final = "INFERENCE_BENCH_TOKENIZER"
 
-_LIMIT_S: Final = 180.0
-_PROMPT: Final = "16"
-
-Command = Callable[[str, str, Path], list[str]]  # the address, the route, the result file
+_LIMIT_S: Final = 60.0
+_HOST: Final = Path(__file__).with_name("tool_host.py")
+_ENDS_WITHIN_S: Final = 10.0
+_UNTOLD: Final = {"HF_HUB_DISABLE_TELEMETRY": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1"}
+_OFFLINE: Final = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """An external client: its command, and how its result file is read."""
+    """An external client: its package, where it is, its command, and how its result file is read.
+
+    Where:    goes_offline is whether it takes a tokenizer's folder when the hub is said to be out of reach, and so
+              does not wait for it
+    """
 
     name: str
-    program: str
-    command: Command
-    read: Callable[[Mapping[str, Any]], Observed]
-    module: str | None = None  # where it is run as a Python module instead of a program
+    package: str
+    find: Callable[[str], list[str] | None]
+    command: Callable[[ToolRun], list[str]]
+    read: Callable[[Mapping[str, Any], int], Observed]
+    goes_offline: bool = True
 
     def why_absent(self) -> str | None:
         """Why it cannot run here; None when it can."""
-        if self._found() is None:
-            return "not installed"
-        return None if os.environ.get(TOKENIZER_VARIABLE) else f"no tokenizer; set {TOKENIZER_VARIABLE}"
+        if self.find(self.package) is not None:
+            return None
+        variable = tool_places.place_variable(self.package)
+        place = os.environ.get(variable)
+        return f"not installed; {variable} names its virtual environment" if place is None else f"not in {place}"
 
     def run(self, case: Case, url: str) -> Observed:
         """A few requests one after another; a tool that ends without a result file did not complete any.
 
         Raises:   MeasurementError when it does not end in time
         """
-        with tempfile.TemporaryDirectory(prefix="conform-") as folder:
+        with tempfile.TemporaryDirectory(prefix="conform-", ignore_cleanup_errors=True) as folder:
             file = Path(folder) / "result.json"
-            route = "/v1/chat/completions" if case.is_chat else "/v1/completions"
-            _run_to_its_end([*(self._found() or [self.program]), *self.command(url, route, file)], folder)
-            found = _read_result(file)
-        return Observed(NOT_COMPLETED) if found is None else self.read(found)
+            ask = ToolRun(
+                url,
+                file,
+                Path(folder) / "tokenizer",
+                NUM_REQUESTS,
+                TOKENS,
+                is_chat=case.is_chat,
+                timeout_s=case.timeout_s,
+            )
+            self.send(ask)
+            return self.read_from(file, NUM_REQUESTS)
 
-    def _found(self) -> list[str] | None:
-        if self.module is None:
-            path = shutil.which(self.program)
-            return None if path is None else [path]
-        from importlib.util import find_spec
+    def read_from(self, file: Path, num_requests: int) -> Observed:
+        """What it said; not completed where it left no file."""
+        found = tool_results.read_result(file)
+        return Observed(NOT_COMPLETED) if found is None else self.read(found, num_requests)
 
-        return None if find_spec(self.module.partition(".")[0]) is None else [sys.executable, "-m", self.module]
+    def send(self, ask: ToolRun, limit_s: float | None = None) -> None:
+        """Run the tool to its end, in the folder of the result.
+
+        Raises:   MeasurementError when it does not end in time
+        """
+        program = self.find(self.package)
+        if program is None:
+            raise MeasurementError(f"{self.name} is {self.why_absent()}")
+        ask.tokenizer.mkdir(exist_ok=True)
+        write_tokenizer(ask.tokenizer)
+        limit_s = _LIMIT_S if limit_s is None else limit_s
+        alone = {**_UNTOLD, **(_OFFLINE if self.goes_offline else {})}
+        if _keep([*program, *self.command(ask)], ask.file.parent, alone, limit_s) == OUT_OF_TIME:
+            raise MeasurementError(f"{self.name} did not end within {limit_s:g} s")
 
 
-def _run_to_its_end(command: list[str], folder: str) -> None:
-    """Run a tool in a process group of its own, all of which ends with this call, however it ends."""
-    process = subprocess.Popen(
-        command,
+def _keep(command: list[str], folder: Path, environment: Mapping[str, str], limit_s: float) -> int:
+    """Run a command under a keeper, which ends it with all its children when this call ends, in whatever way."""
+    keeper = subprocess.Popen(
+        [sys.executable, "-I", str(_HOST), f"{limit_s}", *command],
         cwd=folder,
-        stdin=subprocess.DEVNULL,
+        env={**os.environ, **environment},
+        stdin=subprocess.PIPE,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
     )
     try:
-        process.wait(_LIMIT_S)
-    except subprocess.TimeoutExpired:
-        raise MeasurementError(f"{command[0]} did not end within {_LIMIT_S:g} s") from None
+        return keeper.wait()
     finally:
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-
-
-def _read_result(file: Path) -> Mapping[str, Any] | None:
-    """The result file's last line or whole; None when there is none."""
-    found = file if file.exists() else next(file.parent.rglob("profile_export_aiperf.json"), None)
-    if found is None:
-        return None
-    text = found.read_text(encoding="utf-8").strip()
-    for candidate in (text, text.rpartition("\n")[2]):
-        with suppress(ValueError):
-            value = json.loads(candidate)
-            return value if isinstance(value, dict) else None
-    return None
-
-
-def _tokenizer() -> str:
-    return os.environ.get(TOKENIZER_VARIABLE, "")
-
-
-def _vllm_command(url: str, route: str, file: Path) -> list[str]:
-    backend = "openai-chat" if "chat" in route else "openai"
-    return [
-        *("bench", "serve", "--backend", backend, "--base-url", url, "--endpoint", route),
-        *("--model", "conform", "--tokenizer", _tokenizer(), "--dataset-name", "random"),
-        *("--random-input-len", _PROMPT, "--random-output-len", str(TOKENS)),
-        *("--num-prompts", str(NUM_REQUESTS), "--max-concurrency", "1", "--ready-check-timeout-sec", "0"),
-        *("--save-result", "--result-dir", str(file.parent), "--result-filename", file.name),
-    ]
-
-
-def _sglang_command(url: str, route: str, file: Path) -> list[str]:
-    backend = "vllm-chat" if "chat" in route else "vllm"
-    return [
-        *("--backend", backend, "--base-url", url, "--model", "conform", "--tokenizer", _tokenizer()),
-        *("--dataset-name", "random-ids", "--random-input-len", _PROMPT, "--random-output-len", str(TOKENS)),
-        *("--num-prompts", str(NUM_REQUESTS), "--max-concurrency", "1", "--warmup-requests", "0"),
-        *("--output-file", str(file)),
-    ]
-
-
-def _guidellm_command(url: str, route: str, file: Path) -> list[str]:
-    return [
-        *("run", "--backend", f"kind=openai_http,target={url},model=conform,request_format={route}"),
-        *("--profile", "kind=synchronous", "--constraint", f"kind=max_requests,count={NUM_REQUESTS}"),
-        *("--tokenizer", f"kind=hf_auto,model={_tokenizer()}"),
-        *("--data", f"kind=synthetic_text,prompt_tokens={_PROMPT},output_tokens={TOKENS}"),
-        *("--output", f"kind=json,path={file}", "--disable-console"),
-    ]
-
-
-def _aiperf_command(url: str, route: str, file: Path) -> list[str]:
-    return [
-        *("profile", "--url", url, "--endpoint-type", "chat" if "chat" in route else "completions", "--streaming"),
-        *("--model", "conform", "--tokenizer", _tokenizer(), "--use-server-token-count", "--concurrency", "1"),
-        *("--request-count", str(NUM_REQUESTS), "--isl", _PROMPT, "--osl", str(TOKENS)),
-        *("--output-artifact-dir", str(file.parent)),
-    ]
-
-
-def _number(found: Mapping[str, Any], *path: str) -> float | None:
-    value: Any = found
-    for name in path:
-        value = value.get(name) if isinstance(value, dict) else None
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _seconds(milliseconds: float | None) -> float | None:
-    return milliseconds / KILO if milliseconds else None
-
-
-def _observed(completed: float | None, tokens: float | None, ttft_ms: float | None, tpot_ms: float | None) -> Observed:
-    if not completed or completed < NUM_REQUESTS:
-        return Observed(NOT_COMPLETED)
-    return Observed(
-        COMPLETED,
-        None if tokens is None else round(tokens),
-        ttft_s=_seconds(ttft_ms),
-        tpot_s=_seconds(tpot_ms),
-    )
-
-
-def read_bench_serving(found: Mapping[str, Any]) -> Observed:
-    """The one JSON object of `vllm bench serve`, and of SGLang's bench_serving, whose fields are called alike."""
-    completed, total = _number(found, "completed"), _number(found, "total_output_tokens")
-    tokens = total / completed if completed and total is not None else None
-    figures = (_number(found, f"mean_{name}_ms") for name in ("ttft", "tpot"))
-    return _observed(completed, tokens, *figures)
-
-
-def read_guidellm(found: Mapping[str, Any]) -> Observed:
-    """The first benchmark of a GuideLLM report; its ITL is (last - first) / (n - 1), our TPOT."""
-    listed = found.get("benchmarks")
-    figures = listed[0].get("metrics", {}) if isinstance(listed, list) and listed else {}
-
-    def mean(name: str) -> float | None:
-        return _number(figures, name, "successful", "mean")
-
-    completed = _number(figures, "request_totals", "successful")
-    return _observed(
-        completed,
-        mean("output_token_count"),
-        mean("time_to_first_token_ms"),
-        mean("inter_token_latency_ms"),
-    )
-
-
-def read_aiperf(found: Mapping[str, Any]) -> Observed:
-    """AIPerf's profile export; its inter_token_latency is our TPOT, and all its times are milliseconds."""
-    names = ("request_count", "output_sequence_length", "time_to_first_token", "inter_token_latency")
-    completed, tokens, ttft_ms, tpot_ms = (_number(found, name, "avg") for name in names)
-    return _observed(completed, tokens, ttft_ms, tpot_ms)
+        if keeper.stdin is not None:
+            keeper.stdin.close()
+        with suppress(subprocess.TimeoutExpired):
+            keeper.wait(_ENDS_WITHIN_S)
 
 
 TOOLS: Final = (
-    Tool("vllm", "vllm", _vllm_command, read_bench_serving),
-    Tool("sglang", "sglang", _sglang_command, read_bench_serving, module="sglang.bench_serving"),
-    Tool("guidellm", "guidellm", _guidellm_command, read_guidellm),
-    Tool("aiperf", "aiperf", _aiperf_command, read_aiperf),
+    Tool("vllm", "vllm", tool_places.find_program, tool_commands.vllm_command, tool_results.read_bench_serving),
+    Tool("vllm-rs", "vllm", tool_places.find_vllm_rust, tool_commands.vllm_command, tool_results.read_bench_serving),
+    Tool("sglang", "sglang", tool_places.find_sglang, tool_commands.sglang_command, tool_results.read_bench_serving),
+    Tool(
+        "sglang-rs",
+        "sglang",
+        tool_places.find_sglang_rust,
+        tool_commands.sglang_command,
+        tool_results.read_bench_serving,
+    ),
+    Tool("guidellm", "guidellm", tool_places.find_program, tool_commands.guidellm_command, tool_results.read_guidellm),
+    Tool(
+        "aiperf",
+        "aiperf",
+        tool_places.find_program,
+        tool_commands.aiperf_command,
+        tool_results.read_aiperf,
+        goes_offline=False,
+    ),
 )

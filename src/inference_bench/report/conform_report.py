@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Final
 
-from inference_bench.conform.oracle import answer_json
+from inference_bench.conform.oracle import NEVER_ASKED, answer_json
 from inference_bench.conform.suite import Row, SuiteReport
 from inference_bench.report.text import table, wrap
 
@@ -62,6 +62,8 @@ def _differences(found: SuiteReport) -> str:
 def _difference(row: Row) -> str:
     if row.got is None:
         return f"{row.adapter}, {row.case.name}: {row.problem}"
+    if row.wrong == (NEVER_ASKED,):
+        return f"{row.adapter}, {row.case.name}: the server was never asked"
     expected, got = answer_json(row.expected), asdict(row.got)
     figures = (
         f"{name.removesuffix(_UNIT)} {_shown(name, got.get(name))} instead of {_shown(name, expected.get(name))}"
