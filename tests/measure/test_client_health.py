@@ -73,6 +73,15 @@ def test_a_read_that_ends_within_an_event_leaves_its_chunks_in_doubt() -> None:
     assert list(receipt.doubts()) == [Doubt(0, 2, 0.5, 1.01)]
 
 
+def test_a_chunk_that_is_read_with_what_follows_it_is_counted() -> None:
+    receipt, receipts = Receipt(), Receipts()
+    receipt.note(part(1.0, 1.01, 0.5), 1)
+    receipt.note(part(2.0, 2.01, 1.01), 2, is_last=False)
+    receipt.note(part(3.0, 3.01, 2.01), 2, is_last=False)  # what follows comes alone
+    receipts.add("a", receipt)
+    assert receipts.num_closing == 1
+
+
 def test_chunks_the_kernel_did_not_stamp_are_in_doubt() -> None:
     receipt = Receipt()
     receipt.note(part(1.01, 1.01, 0.5, is_kernel=False), 1)
@@ -123,7 +132,7 @@ def test_a_bound_above_two_percent_makes_the_run_invalid_in_a_sentence() -> None
     assert ClientHealth(None, None, error_bounds=(fine, zero)).invalid_because is None
     health = ClientHealth(None, None, error_bounds=(fine, off, worse, zero))
     assert health.invalid_because == (
-        "invalid: this client may have moved the p99 of chunk gap (10.0 ms) by 1.00 ms, more than 2 %, and 1 more percentiles"
+        "invalid: this client may have moved the p99 of chunk gap (10.0 ms) by 1.00 ms, more than 2 %, and 1 more percentile"
     )
     values = health_values(health)
     assert (values["valid"], values["invalid_because"]) == (False, health.invalid_because)

@@ -78,49 +78,49 @@ class World:
 def test_a_stamp_is_when_the_bytes_came_and_not_when_they_were_read() -> None:
     world = World(lambda _: 0.25)
     clocks = ClockMap(world.bracket(0.0))
-    clocks.see(read := world.bracket(3.05))
-    assert clocks.map(world.realtime_ns(3.0), read) == pytest.approx(3.0, abs=2e-6)
+    clocks.see(world.bracket(3.05))
+    assert clocks.view.map(world.realtime_ns(3.0)) == pytest.approx(3.0, abs=2e-6)
 
 
 @pytest.mark.parametrize("step_s", [2.0, -2.0, 0.5, -0.01, 0.001])
 def test_reads_across_a_step_are_not_believed_and_those_after_it_are(step_s: float) -> None:
     world = World(lambda true_s: step_s if true_s >= 10.0 else 0.0)
     clocks = ClockMap(world.bracket(0.0))
-    clocks.see(before := world.bracket(9.95))
-    assert clocks.map(world.realtime_ns(9.94), before) == pytest.approx(9.94, abs=2e-6)
-    clocks.see(across := world.bracket(10.02))
-    assert clocks.map(world.realtime_ns(9.99), across) is None
-    clocks.see(after := world.bracket(10.07))
-    assert clocks.map(world.realtime_ns(10.05), after) == pytest.approx(10.05, abs=2e-6)
+    clocks.see(world.bracket(9.95))
+    assert clocks.view.map(world.realtime_ns(9.94)) == pytest.approx(9.94, abs=2e-6)
+    clocks.see(world.bracket(10.02))
+    assert clocks.view.map(world.realtime_ns(9.99)) is None
+    clocks.see(world.bracket(10.07))
+    assert clocks.view.map(world.realtime_ns(10.05)) == pytest.approx(10.05, abs=2e-6)
 
 
 def test_the_clocks_read_while_interrupted_move_no_stamp() -> None:
     world = World(lambda _: 0.0)
     clocks = ClockMap(world.bracket(0.0))
-    clocks.see(read := world.bracket(1.0, width_s=0.02, at=0.01))  # descheduled after the middle reading
-    assert clocks.map(world.realtime_ns(0.99), read) == pytest.approx(0.99, abs=2e-6)
+    clocks.see(world.bracket(1.0, width_s=0.02, at=0.01))  # descheduled after the middle reading
+    assert clocks.view.map(world.realtime_ns(0.99)) == pytest.approx(0.99, abs=2e-6)
 
 
 def test_a_first_sample_taken_while_interrupted_costs_no_stamp() -> None:
     world = World(lambda _: 0.0)
     clocks = ClockMap(world.bracket(0.0, width_s=0.02, at=0.9))
-    clocks.see(read := world.bracket(1.0))
-    assert clocks.map(world.realtime_ns(0.99), read) == pytest.approx(0.99, abs=2e-6)
+    clocks.see(world.bracket(1.0))
+    assert clocks.view.map(world.realtime_ns(0.99)) == pytest.approx(0.99, abs=2e-6)
 
 
 def test_a_clock_that_is_steered_is_followed() -> None:
     world = World(lambda true_s: 500e-6 * true_s)  # as fast as a kernel slews
     clocks = ClockMap(world.bracket(0.0))
     for second in range(1, 100):
-        clocks.see(read := world.bracket(float(second)))
-        assert clocks.map(world.realtime_ns(second - 0.05), read) == pytest.approx(second - 0.05, abs=5e-5)
+        clocks.see(world.bracket(float(second)))
+        assert clocks.view.map(world.realtime_ns(second - 0.05)) == pytest.approx(second - 0.05, abs=5e-5)
 
 
 def test_a_stamp_from_after_its_read_is_not_believed() -> None:
     world = World(lambda _: 0.0)
     clocks = ClockMap(world.bracket(0.0))
-    clocks.see(read := world.bracket(1.0))
-    assert clocks.map(world.realtime_ns(1.5), read) is None
+    clocks.see(world.bracket(1.0))
+    assert clocks.view.map(world.realtime_ns(1.5)) is None
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -132,8 +132,8 @@ def test_whatever_the_wall_clock_does_a_believed_stamp_is_right(seed: int) -> No
     while true_s < 20:
         delay_s = draw.expovariate(1 / 0.004)
         width_s = draw.choice((READ_TAKES_S, READ_TAKES_S, READ_TAKES_S, 0.004))
-        clocks.see(read := world.bracket(true_s + delay_s, width_s, draw.random()))
-        mapped_s = clocks.map(world.realtime_ns(true_s), read)
+        clocks.see(world.bracket(true_s + delay_s, width_s, draw.random()))
+        mapped_s = clocks.view.map(world.realtime_ns(true_s))
         if mapped_s is not None:
             assert abs(mapped_s - true_s) <= 2 * STEP_S
             num_believed += 1

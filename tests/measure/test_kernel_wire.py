@@ -249,9 +249,9 @@ def test_a_step_of_the_wall_clock_changes_no_latency(
         stamp_ns = original(ancillary)
         return None if stamp_ns is None else shifted(stamp_ns)
 
-    stepping = functools.partial(kernel_wire.KernelWire, realtime_ns=lambda: shifted(time.time_ns()))
+    stepping = functools.partial(http1.ReadRounds, realtime_ns=lambda: shifted(time.time_ns()))
     monkeypatch.setattr(kernel_wire, "parse_stamp_ns", parse)
-    monkeypatch.setattr(http1, "KernelWire", stepping)
+    monkeypatch.setattr(http1, "ReadRounds", stepping)
     before = len(server.of("slow"))
     result = load(server.url("slow"), num_streams=4, num_tokens=25)
     late_s = lateness_s(result, server.of("slow")[before:])

@@ -247,3 +247,50 @@ def test_without_msgspec_the_strict_parser_reads_everything(monkeypatch: pytest.
         assert EventStream().feed(data) == [(Content(2, Channel.CONTENT),)]
     quick_payloads._make_decoder.cache_clear()
     assert make_quick_parser() is not None
+
+
+def chat_payload(text: str, created: int = 7, name: str = "content") -> bytes:
+    choice = {"index": 0, "delta": {name: text}, "finish_reason": None}
+    return json.dumps({"id": "a", "created": created, "choices": [choice]}).encode()
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        [" a", " bc", "d" * 100, "é漢🙂", "", " e"],
+        [" a", 'say "x"', "back\\slash", "two\nlines", '", "finish_reason": "stop', " b"],
+        ['"content": "', " a", "content", " b"],
+    ],
+)
+def test_payloads_that_differ_in_their_text_alone_say_what_a_parser_says(texts: list[str]) -> None:
+    parse = make_quick_parser(keeps_text=True)
+    assert parse is not None
+    for escapes in (True, False):
+        for text in texts:
+            payload = chat_payload(text)
+            if not escapes:
+                payload = json.dumps(json.loads(payload), ensure_ascii=False).encode()
+            events = parse(payload)
+            assert events is None or (events, [e.text for e in events if isinstance(e, Content)]) == (
+                strict(payload),
+                [text] if text else [],
+            )
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        chat_payload(" a")[:-1],
+        chat_payload("\x01").replace(b"\\u0001", b"\x01"),
+        chat_payload(" a").replace(b" a", b"\xff"),
+        chat_payload(" a").replace(b"null}]}", b'null}], "x": 1}'),
+    ],
+)
+def test_a_form_that_was_learnt_hides_nothing_that_the_strict_parser_refuses_or_judges(other: bytes) -> None:
+    parse = make_quick_parser()
+    assert parse is not None
+    for _ in range(3):
+        assert parse(chat_payload(" a")) == (Content(2, Channel.CONTENT),)
+    assert parse(other) is None
+    assert parse(chat_payload("abc", created=8)) == (Content(3, Channel.CONTENT),)
+    assert parse(chat_payload("abc", name="reasoning_content")) == (Content(3, Channel.REASONING),)

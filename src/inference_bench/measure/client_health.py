@@ -58,9 +58,11 @@ class ClientHealth:
 
     Where:    send_delay is sent minus planned; loop_lag is how late a task that sleeps 10 ms wakes, the event
               system's rounding to whole milliseconds included; read_delay is from the kernel's stamp until the read
-              returned; censored_fraction is the share of chunks with the stamp of the one before; cpu_share is this
-              process's processor time over the time that passed, of one core; loop is the event loop that it ran on,
-              nice its priority (-10 where it may go ahead of others)
+              returned, up to about gather_s of it let pass on purpose (read_rounds); censored_fraction is the share of
+              chunks with the stamp of the one before; cpu_share is this process's processor time over the time that
+              passed, of one core; loop is the event loop that it ran on, nice its priority (-10 where it may go ahead of
+              others); closing_fraction is the share of replies of which one chunk, the last, was read together with what
+              follows it (finish reason, counts) and has that stamp, later by the read delay at most, which no bound counts
     """
 
     send_delay_p99_s: float | None
@@ -75,6 +77,8 @@ class ClientHealth:
     error_bounds: tuple[ErrorBound, ...] = ()
     loop: str = ASYNCIO
     nice: int | None = None
+    gather_s: float = 0.0
+    closing_fraction: float | None = None
 
     @property
     def invalid_because(self) -> str | None:
@@ -83,7 +87,8 @@ class ClientHealth:
         if not broken:
             return None
         worst = max(broken, key=lambda bound: bound.bound_s / bound.value_s)
-        more = f", and {len(broken) - 1} more percentiles" if len(broken) > 1 else ""
+        num_more = len(broken) - 1
+        more = f", and {num_more} more percentile{'' if num_more == 1 else 's'}" if num_more else ""
         return (
             f"invalid: this client may have moved the {worst.percentile} of {_NAMES[worst.metric]} "
             f"({format_seconds(worst.value_s)}) by {format_seconds(worst.bound_s)}, more than "
@@ -153,7 +158,7 @@ def judge_client(
 ) -> ClientHealth:
     """What the samples say about this client."""
     lag_p99_s, delay_p99_s = _quantile(lags_s, 0.99), _quantile(receipts.read_delays_s, 0.99)
-    num_chunks = receipts.num_chunks
+    num_chunks, num_replies = receipts.num_chunks, sum(bool(record.chunk_times_s) for record in records)
     user_fraction = receipts.num_user / num_chunks if num_chunks else None
     is_kernel = user_fraction is not None and user_fraction <= MAX_USER_FRACTION
     lateness_s = max(delay_p99_s or 0.0, (lag_p99_s or 0.0) - TIMER_ROUNDING_S)
@@ -170,6 +175,8 @@ def judge_client(
         error_bounds=bound_errors(records, receipts, lateness_s),
         loop=name_of_loop(),
         nice=own_nice(),
+        gather_s=receipts.gather_s,
+        closing_fraction=receipts.num_closing / num_replies if num_replies else None,
     )
 
 

@@ -31,6 +31,7 @@ from inference_bench.measure.framing import MAX_HEADER_BYTES, ReplyReader
 from inference_bench.measure.framing import Head as Head
 from inference_bench.measure.kernel_stamps import StampSource, ask_for_stamps
 from inference_bench.measure.kernel_wire import KernelWire
+from inference_bench.measure.read_rounds import ReadRounds
 from inference_bench.measure.target import Address
 from inference_bench.measure.wire import AsyncioWire, Read, Wire, describe_error
 from inference_bench.measure.wire import ExchangeError as ExchangeError
@@ -94,7 +95,8 @@ class Part(NamedTuple):
 class Dialer:
     """Connects to one server again and again; the name lookup and the TLS set-up are done once.
 
-    Where:    `stamps` is who is to say when bytes arrive; what the platform or the socket refuses falls back to USER
+    Where:    `stamps` is who is to say when bytes arrive; what the platform or the socket refuses falls back to USER.
+              All connections are of one event loop and have one clock
     """
 
     def __init__(self, address: Address, stamps: StampSource = StampSource.KERNEL) -> None:
@@ -102,6 +104,7 @@ class Dialer:
         self._stamps = stamps
         self._tls = ssl.create_default_context() if address.scheme == "https" else None
         self._places: tuple[_Place, ...] = ()
+        self._rounds: ReadRounds | None = None
 
     async def connect(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> Wire:
         """A new connection.
@@ -135,7 +138,12 @@ class Dialer:
         loop, host = asyncio.get_running_loop(), self.address.host
         connection = socket.socket(place[0], socket.SOCK_STREAM, socket.IPPROTO_TCP)
         is_stamped = self._stamps is StampSource.KERNEL and ask_for_stamps(connection)
-        wire = (KernelWire if is_stamped else AsyncioWire)(clock, timeouts, max_bytes)
+        wire: KernelWire | AsyncioWire
+        if is_stamped:
+            self._rounds = self._rounds or ReadRounds(clock)
+            wire = KernelWire(clock, timeouts, max_bytes, self._rounds)
+        else:
+            wire = AsyncioWire(clock, timeouts, max_bytes)
         try:
             connection.setblocking(False)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -230,6 +238,11 @@ class Exchange:
                 return None
             await self._wire.wait()
         return part
+
+    @property
+    def gather_s(self) -> float:
+        """The longest that anything was let wait in the socket on purpose."""
+        return self._wire.gather_s
 
     def let_pile_up(self) -> None:
         """From now on `wait` returns when the reply may be at its end, or much has arrived."""

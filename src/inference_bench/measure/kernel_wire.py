@@ -2,10 +2,11 @@
 
 In:   a connected socket that was asked for stamps, and a TLS context where the address is https
 Out:  the same as wire.AsyncioWire: the reads in order, each with the time it stands for
-Leaves out: asking for stamps and what they mean (kernel_stamps)
+Leaves out: asking for stamps and what they mean (kernel_stamps), when the socket is read (read_rounds)
 
-One callback reads, samples the clocks and appends; mapping the stamps waits until somebody takes the reads. TLS is fed from
-memory as its bytes come, so that its records are stamped as they come from the wire.
+A round of reads calls, and what it brings is appended; mapping the stamps waits until somebody takes the reads. What came
+last of a reply is therefore seen up to a gathering time late, which is not in its stamp. TLS is fed from memory as its
+bytes come, so that its records are stamped as they come from the wire.
 Read next by: http1.
 """
 
@@ -15,24 +16,25 @@ import asyncio
 import errno
 import socket
 import ssl
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, TypeAlias
 
-from inference_bench.measure.kernel_stamps import STAMP_BYTES, ClockMap, Sample, parse_stamp_ns, take_bracket
-from inference_bench.measure.wire import FailureKind, Read, Timeouts, Wire, describe_error
-from inference_bench.units import KIBI
+from inference_bench.measure.kernel_stamps import STAMP_BYTES, parse_stamp_ns
+from inference_bench.measure.read_rounds import SHORT_S, ReadRounds, Round
+from inference_bench.measure.wire import FailureKind, Read, Timeouts, Wire, describe_error, may_be_end
+from inference_bench.units import GIGA, KIBI
 
 KERNEL_READ_BYTES: Final = 8 * KIBI  # Python allocates it for every call; 256 KiB would double the cost of a token
 
 _new: Final = tuple.__new__  # makes a named tuple in a third of the time: there is one for every read
 _NOT_NOW: Final = (BlockingIOError, InterruptedError)
+_SHORT_NS: Final = round(SHORT_S * GIGA)
+_EVENT: Final = b"data:"
+_MOST_FORGIVEN: Final = 3  # of the last reads of a reply: its reason to end, its counts, its last token
 
-
-# what the callback keeps of a read: a time just before it (what comes later may not be in it), whether it left nothing
-# behind, what it brought, and the clocks just after it
-_Arrival: TypeAlias = tuple[float, bool, bytes, list[tuple[int, int, bytes]], Sample]
+# what is kept of a read: its round, whether it left nothing behind, what it brought, and the kernel's stamp
+_Arrival: TypeAlias = tuple[Round, bool, bytes, int | None]
 
 
 class _Tls:
@@ -84,21 +86,21 @@ class KernelWire(Wire):
     Where:    a read without a stamp, or across a step of the realtime clock, has this program's own
     """
 
-    def __init__(
-        self,
-        clock: Callable[[], float],
-        timeouts: Timeouts,
-        max_bytes: int,
-        realtime_ns: Callable[[], int] = time.time_ns,
-    ) -> None:
+    def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int, rounds: ReadRounds) -> None:
         super().__init__(clock, timeouts, max_bytes)
-        self._realtime_ns = realtime_ns
+        self._rounds = rounds
         self._arrived: list[_Arrival] = []
-        self._clocks = ClockMap(first := take_bracket(clock, realtime_ns))
-        self._drained_s = self._latest_s = first.before_s
+        self._drained_s = self._latest_s = clock()
+        self._stamp_ns = 0
+        self._num_short = 0  # how many of the last reads in a row brought events close to each other
         self._socket: socket.socket | None = None
         self._unsent = bytearray()
         self._tls: _Tls | None = None
+
+    @property
+    def gather_s(self) -> float:
+        """The longest that reads were let gather."""
+        return self._rounds.gathering.longest_s
 
     async def start(self, connection: socket.socket, context: ssl.SSLContext | None, host: str) -> None:
         """Take over a connected socket, and shake hands where there is TLS.
@@ -106,11 +108,15 @@ class KernelWire(Wire):
         Raises:   OSError, of which ssl.SSLError is one
         """
         self._socket = connection
-        asyncio.get_running_loop().add_reader(connection, self._on_readable)
+        self._rounds.join(connection, self._read)
         self._begin()
         if context is not None:
             tls = _Tls(context, host)
-            await self._shake_hands(tls)
+            self._rounds.hurry(1)
+            try:
+                await self._shake_hands(tls)
+            finally:
+                self._rounds.hurry(-1)
             self._tls = tls
 
     async def _shake_hands(self, tls: _Tls) -> None:
@@ -142,26 +148,23 @@ class KernelWire(Wire):
         arrived, self._arrived = self._arrived, []
         self._note_taken()
         reads: list[Read] = []
-        clocks, latest_s, drained_s = self._clocks, self._latest_s, self._drained_s
-        for begin_s, is_drained, data, ancillary, bracket in arrived:
-            clocks.see(bracket)
-            stamp_ns = parse_stamp_ns(ancillary)
-            stamp_s = None if stamp_ns is None else clocks.map(stamp_ns, bracket)
-            read_s = bracket[0]
+        latest_s, drained_s = self._latest_s, self._drained_s
+        for now, is_drained, data, stamp_ns in arrived:
+            view = now.view
+            stamp_s = None if stamp_ns is None else view.map(stamp_ns)
+            read_s = view.read_s
             latest_s = max(latest_s, read_s if stamp_s is None else stamp_s)
             if data:
                 reads.append(_new(Read, (latest_s, data, read_s, drained_s, stamp_s is not None)))
             if is_drained:
-                drained_s = begin_s
+                drained_s = now.begin_s
         self._latest_s, self._drained_s = latest_s, drained_s
         return reads
 
-    def _on_readable(self) -> None:
-        """The socket has something: read it, sample the clocks and keep both."""
+    def _read(self, now: Round) -> None:
+        """The socket has something: keep it."""
         if self._socket is None:
             return
-        clock = self._clock
-        begin_s = clock()
         try:
             data, ancillary, _, _ = self._socket.recvmsg(KERNEL_READ_BYTES, STAMP_BYTES)
         except _NOT_NOW:
@@ -172,12 +175,26 @@ class KernelWire(Wire):
         if not data:
             self._close(None)
             return
-        bracket = clock(), self._realtime_ns(), clock()
         is_drained = len(data) < KERNEL_READ_BYTES
         if self._tls is not None:
             data = self._decrypt(self._tls, data)
-        self._arrived.append((begin_s, is_drained, data, ancillary, bracket))
-        self._count(data, bracket[0])
+        stamp_ns = parse_stamp_ns(ancillary)
+        self._arrived.append((now, is_drained, data, stamp_ns))
+        self._count(data, now.begin_s)
+        if self._piles_up:
+            self._judge(now, data, stamp_ns or 0)
+
+    def _judge(self, now: Round, data: bytes, stamp_ns: int) -> None:
+        """Tell the round of events close to each other; those at the end of a reply do not count."""
+        last_ns, self._stamp_ns = self._stamp_ns, stamp_ns
+        if stamp_ns - last_ns >= _SHORT_NS and data.count(_EVENT) < 2:
+            self._num_short = 0
+        elif may_be_end(data):
+            now.num_short -= min(self._num_short, _MOST_FORGIVEN)
+            self._num_short = 0
+        else:
+            now.num_short += 1
+            self._num_short += 1
 
     def _decrypt(self, tls: _Tls, data: bytes) -> bytes:
         try:
@@ -210,9 +227,9 @@ class KernelWire(Wire):
     def _close(self, error: OSError | None) -> None:
         if self._socket is not None:
             connection, self._socket = self._socket, None
-            loop = asyncio.get_running_loop()
-            loop.remove_reader(connection)
-            loop.remove_writer(connection)
+            self._rounds.leave(connection)
+            if self._unsent:
+                asyncio.get_running_loop().remove_writer(connection)
             connection.close()
             self._end(error)
 

@@ -2,7 +2,8 @@
 
 In:   the payload of one event of the stream, as text
 Out:  payload_parser: for each request a parser that turns payloads into the same small events as openai_stream
-Leaves out: the event stream around the payloads (openai_stream), and the text, of which only the length is kept
+Leaves out: the event stream around the payloads (openai_stream), and keeping text: an event holds it only for whoever
+      examines it at once, and of /generate's the last is remembered, to tell what is new
 Read next by: sender.
 
 Both routes count tokens in every chunk. SGLang repeats in each the whole text so far, or only what is new, as it was
@@ -11,19 +12,20 @@ started; which of the two is told from the counts where there are token ids, and
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final, NoReturn, TypeAlias
+from typing import Final
 
-from inference_bench.errors import StreamError
-from inference_bench.measure.openai_stream import (
-    DONE_PAYLOAD,
-    error_message,
-    one_line,
+from inference_bench.measure.openai_stream import DONE_PAYLOAD, PayloadParser, error_object, one_line, parse_payload
+from inference_bench.measure.payload_fields import (
+    as_object,
+    count_field,
+    flag_field,
+    list_field,
+    object_field,
     parse_json,
-    parse_payload,
+    text_field,
+    timings_field,
 )
 from inference_bench.measure.stream_events import (
-    MAX_COUNT,
     REASON,
     Channel,
     Content,
@@ -36,15 +38,10 @@ from inference_bench.measure.stream_events import (
     Usage,
 )
 from inference_bench.measure.target_body import Endpoint
-from inference_bench.records import ServerTimings
-from inference_bench.units import KILO, MEBI
-
-PayloadParser: TypeAlias = Callable[[str], tuple[StreamEvent, ...]]
 
 _OTHER: Final = "other"
 _LLAMA_STOPS: Final = {"eos": "stop", "word": "stop", "limit": "length"}
 _ABORTED: Final = "abort"
-_NO_MESSAGE: Final = "the server reported an error without a message"
 
 
 def payload_parser(endpoint: Endpoint) -> PayloadParser:
@@ -72,33 +69,31 @@ class _SglangParser:
         """
         if (text := payload.strip()) in ("", DONE_PAYLOAD):
             return (Done(),) if text else ()
-        chunk = _object(parse_json(payload), "an event of the stream")
+        chunk = as_object(parse_json(payload), "an event of the stream")
         if chunk.get("error"):
-            return (ErrorObject(error_message(chunk) or _NO_MESSAGE),)
-        meta = {} if chunk.get("meta_info") is None else _object(chunk["meta_info"], "meta_info")
-        answer = _count(chunk, "index") or 0
-        ids, counted = _list(chunk, "output_ids"), _count(meta, "completion_tokens")
+            return (error_object(chunk),)
+        meta = object_field(chunk, "meta_info") or {}
+        answer = count_field(chunk, "index") or 0
+        ids, counted = list_field(chunk, "output_ids"), count_field(meta, "completion_tokens")
         events: list[StreamEvent] = []
-        if (num_chars := self._count_new_chars(chunk, answer, len(ids), counted)) is not None:
-            events.append(num_chars)
+        if (content := self._new_content(chunk, answer, len(ids), counted)) is not None:
+            events.append(content)
         finish = self._finish(meta.get("finish_reason"))
         if counted is None and ids:
             events.append(TokenIds(self._count_new_ids(answer, len(ids))))
         events += () if finish is None else (finish,)
         if counted is not None:
             self._counts[answer] = counted
-            cached = _count(meta, "cached_tokens")
-            events.append(Usage(_count(meta, "prompt_tokens"), sum(self._counts.values()), cached))
+            cached = count_field(meta, "cached_tokens")
+            events.append(Usage(count_field(meta, "prompt_tokens"), sum(self._counts.values()), cached))
         return tuple(events)
 
-    def _count_new_chars(
-        self, chunk: dict[str, object], answer: int, num_ids: int, counted: int | None
-    ) -> Content | None:
+    def _new_content(self, chunk: dict[str, object], answer: int, num_ids: int, counted: int | None) -> Content | None:
         """The text that is new in this chunk; where a server sends token ids alone, new ids stand for it."""
         if chunk.get("text") is None:
             is_new = (counted or 0) > self._counts.get(answer, 0) or (counted is None and num_ids > 0)
             return Content(0, Channel.CONTENT) if is_new else None
-        text, before = _text(chunk, "text"), self._texts.get(answer)
+        text, before = text_field(chunk, "text"), self._texts.get(answer)
         if self._repeats and before is not None:
             told = counted is not None and num_ids and counted > 1
             self._repeats = num_ids == counted if told else text.startswith(before)
@@ -119,8 +114,8 @@ class _SglangParser:
         if isinstance(reason, str):
             kind, message = reason, ""
         else:
-            fields = _object(reason, "finish_reason")
-            kind, message = _text(fields, "type"), _text(fields, "message")
+            fields = as_object(reason, "finish_reason")
+            kind, message = text_field(fields, "type"), text_field(fields, "message")
         if kind == _ABORTED:
             return ErrorObject(one_line(message) or "the server broke the answer off")
         return Finish(kind if REASON.fullmatch(kind) else _OTHER)
@@ -133,80 +128,22 @@ def _parse_llama_cpp(payload: str) -> tuple[StreamEvent, ...]:
     """
     if (text := payload.strip()) in ("", DONE_PAYLOAD):
         return (Done(),) if text else ()
-    chunk = _object(parse_json(payload), "an event of the stream")
+    chunk = as_object(parse_json(payload), "an event of the stream")
     if chunk.get("error"):
-        return (ErrorObject(error_message(chunk) or _NO_MESSAGE),)
+        return (error_object(chunk),)
     events: list[StreamEvent] = []
-    if content := _text(chunk, "content"):
+    if content := text_field(chunk, "content"):
         events.append(Content(len(content), Channel.CONTENT, content))
-    is_last = _flag(chunk, "stop")
+    is_last = flag_field(chunk, "stop")
     if is_last:
-        events.append(Finish(_LLAMA_STOPS.get(_text(chunk, "stop_type"), _OTHER)))
-    timings = None if chunk.get("timings") is None else _timings(_object(chunk["timings"], "timings"))
-    if (counted := _count(chunk, "tokens_predicted")) is not None:
+        events.append(Finish(_LLAMA_STOPS.get(text_field(chunk, "stop_type"), _OTHER)))
+    timings = timings_field(chunk)
+    if (counted := count_field(chunk, "tokens_predicted")) is not None:
         # tokens_cached is how full the slot is at the end, and not what was found in a cache
         cached = None if timings is None else timings.cached_prompt_tokens
-        events.append(Usage(_count(chunk, "tokens_evaluated"), counted, cached))
-    elif ids := _list(chunk, "tokens"):
+        events.append(Usage(count_field(chunk, "tokens_evaluated"), counted, cached))
+    elif ids := list_field(chunk, "tokens"):
         events.append(TokenIds(len(ids)))
     if timings is not None:
         events.append(Timings(timings))
     return (*events, Done()) if is_last else tuple(events)
-
-
-def _timings(fields: dict[str, object]) -> ServerTimings:
-    return ServerTimings(
-        prompt_tokens=_count(fields, "prompt_n"),
-        cached_prompt_tokens=_count(fields, "cache_n"),
-        prefill_s=_milliseconds(fields, "prompt_ms"),
-        output_tokens=_count(fields, "predicted_n"),
-        decode_s=_milliseconds(fields, "predicted_ms"),
-    )
-
-
-def _object(value: object, what: str) -> dict[str, object]:
-    return value if isinstance(value, dict) else _refuse(what, "an object", value)
-
-
-def _list(fields: dict[str, object], name: str) -> list[object]:
-    value = fields.get(name)
-    if value is None:
-        return []
-    return value if isinstance(value, list) else _refuse(name, "a list", value)
-
-
-def _text(fields: dict[str, object], name: str) -> str:
-    value = fields.get(name)
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else _refuse(name, "text", value)
-
-
-def _flag(fields: dict[str, object], name: str) -> bool:
-    value = fields.get(name)
-    if value is None:
-        return False
-    return value if isinstance(value, bool) else _refuse(name, "true or false", value)
-
-
-def _count(fields: dict[str, object], name: str) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
-        return value
-    return _refuse(name, "a plausible count", value)
-
-
-def _milliseconds(fields: dict[str, object], name: str) -> float | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
-        return value / KILO
-    return _refuse(name, "a plausible number of milliseconds", value)
-
-
-def _refuse(what: str, expected: str, value: object) -> NoReturn:
-    shown = value if isinstance(value, int | float) and abs(value) < MEBI else f"a {type(value).__name__}"
-    raise StreamError(f"the server sent {shown} as {what}, which must be {expected}")

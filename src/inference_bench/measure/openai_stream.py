@@ -7,20 +7,27 @@ Leaves out: sockets, clocks and HTTP (see http1.py), lines and fields (see sse.p
 
 Both routes are read, chat.completion.chunk and text_completion; other routes bring a parser of their own. Payloads of
 the usual shape are read by quick_payloads, all others by the strict parser here.
-Read next by: stream_follower, reply.
+Read next by: stream_follower, native_payloads, sender, text_checks.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from typing import Final, NoReturn, TypeAlias
+from typing import Final, TypeAlias
 
-from inference_bench.errors import StreamError
+from inference_bench.measure.payload_fields import (
+    as_object,
+    count_field,
+    list_field,
+    object_field,
+    parse_json,
+    text_field,
+    timings_field,
+)
 from inference_bench.measure.quick_payloads import make_quick_parser
 from inference_bench.measure.sse import MAX_EVENT_BYTES
 from inference_bench.measure.sse import SseDecoder as SseDecoder
-from inference_bench.measure.stream_events import MAX_COUNT, REASON
+from inference_bench.measure.stream_events import REASON
 from inference_bench.measure.stream_events import Channel as Channel
 from inference_bench.measure.stream_events import Content as Content
 from inference_bench.measure.stream_events import Done as Done
@@ -31,8 +38,6 @@ from inference_bench.measure.stream_events import StreamEvent as StreamEvent
 from inference_bench.measure.stream_events import Timings as Timings
 from inference_bench.measure.stream_events import TokenIds as TokenIds
 from inference_bench.measure.stream_events import Usage as Usage
-from inference_bench.records import ServerTimings
-from inference_bench.units import KILO, MEBI
 
 MAX_MESSAGE_CHARS: Final = 200
 DONE_PAYLOAD: Final = "[DONE]"
@@ -54,28 +59,22 @@ def parse_payload(payload: str) -> tuple[StreamEvent, ...]:
     """
     if (text := payload.strip()) in ("", DONE_PAYLOAD):
         return (Done(),) if text else ()
-    chunk = _object(parse_json(payload), "an event of the stream")
+    chunk = as_object(parse_json(payload), "an event of the stream")
     if chunk.get("error") or chunk.get("object") == "error":
-        return (ErrorObject(error_message(chunk) or "the server reported an error without a message"),)
+        return (error_object(chunk),)
     events: list[StreamEvent] = []
-    for choice in _list(chunk.get("choices"), "choices"):
-        events += _parse_choice(_object(choice, "choices[]"))
-    if chunk.get("usage") is not None:
-        events.append(_parse_usage(_object(chunk["usage"], "usage")))
-    if chunk.get("timings") is not None:
-        events.append(_parse_timings(_object(chunk["timings"], "timings")))
+    for choice in list_field(chunk, "choices"):
+        events += _parse_choice(as_object(choice, "choices[]"))
+    if (usage := object_field(chunk, "usage")) is not None:
+        events.append(_parse_usage(usage))
+    if (timings := timings_field(chunk)) is not None:
+        events.append(Timings(timings))
     return tuple(events)
 
 
-def parse_json(text: str | bytes) -> object:
-    """JSON from a server, strictly: no NaN, no infinity, no nesting without end.
-
-    Raises:   StreamError
-    """
-    try:
-        return _JSON.decode(text) if isinstance(text, str) else json.loads(text, parse_constant=_refuse_constant)
-    except (ValueError, RecursionError):
-        raise StreamError(f"the server sent {len(text)} characters that are not JSON") from None
+def error_object(chunk: dict[str, object]) -> ErrorObject:
+    """What a payload that reports an error says of it."""
+    return ErrorObject(error_message(chunk) or "the server reported an error without a message")
 
 
 def error_message(reply: object) -> str | None:
@@ -108,18 +107,16 @@ def _validation_text(entry: object) -> str:
 
 
 def _parse_choice(choice: dict[str, object]) -> list[StreamEvent]:
-    delta = {} if choice.get("delta") is None else _object(choice["delta"], "delta")
-    reasoning = _text(delta, "reasoning_content") or _text(delta, "reasoning")
-    content = _text(choice, "text") + _text(delta, "content") + _text(delta, "refusal")
-    calls = sum(
-        _count_call_chars(_object(call, "tool_calls[]")) for call in _list(delta.get("tool_calls"), "tool_calls")
-    )
+    delta = object_field(choice, "delta") or {}
+    reasoning = text_field(delta, "reasoning_content") or text_field(delta, "reasoning")
+    content = text_field(choice, "text") + text_field(delta, "content") + text_field(delta, "refusal")
+    calls = sum(_count_call_chars(as_object(call, "tool_calls[]")) for call in list_field(delta, "tool_calls"))
     said = ((reasoning, Channel.REASONING), (content, Channel.CONTENT))
     events: list[StreamEvent] = [Content(len(text), channel, text) for text, channel in said if text]
     if calls:
         events.append(Content(calls, Channel.TOOL_CALL))
-    finish = _text(choice, "finish_reason")
-    if ids := _list(choice.get("token_ids"), "token_ids"):
+    finish = text_field(choice, "finish_reason")
+    if ids := list_field(choice, "token_ids"):
         events.append(TokenIds(len(ids)))
     if not events and not finish and "role" in delta:
         events.append(RoleOnly())
@@ -129,73 +126,14 @@ def _parse_choice(choice: dict[str, object]) -> list[StreamEvent]:
 
 
 def _count_call_chars(call: dict[str, object]) -> int:
-    function = {} if call.get("function") is None else _object(call["function"], "function")
-    return len(_text(function, "name")) + len(_text(function, "arguments"))
+    function = object_field(call, "function") or {}
+    return len(text_field(function, "name")) + len(text_field(function, "arguments"))
 
 
 def _parse_usage(usage: dict[str, object]) -> Usage:
-    details = usage.get("prompt_tokens_details")
-    cached = None if details is None else _count(_object(details, "prompt_tokens_details"), "cached_tokens")
-    return Usage(_count(usage, "prompt_tokens"), _count(usage, "completion_tokens"), cached)
-
-
-def _parse_timings(timings: dict[str, object]) -> Timings:
-    return Timings(
-        ServerTimings(
-            prompt_tokens=_count(timings, "prompt_n"),
-            cached_prompt_tokens=_count(timings, "cache_n"),
-            prefill_s=_milliseconds(timings, "prompt_ms"),
-            output_tokens=_count(timings, "predicted_n"),
-            decode_s=_milliseconds(timings, "predicted_ms"),
-        )
-    )
-
-
-def _object(value: object, what: str) -> dict[str, object]:
-    return value if isinstance(value, dict) else _refuse(what, "an object", value)
-
-
-def _list(value: object, what: str) -> list[object]:
-    if value is None:
-        return []
-    return value if isinstance(value, list) else _refuse(what, "a list", value)
-
-
-def _text(fields: dict[str, object], name: str) -> str:
-    value = fields.get(name)
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else _refuse(name, "text", value)
-
-
-def _count(fields: dict[str, object], name: str) -> int | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
-        return value
-    return _refuse(name, "a plausible count", value)
-
-
-def _milliseconds(fields: dict[str, object], name: str) -> float | None:
-    value = fields.get(name)
-    if value is None:
-        return None
-    if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= MAX_COUNT:
-        return value / KILO
-    return _refuse(name, "a plausible number of milliseconds", value)
-
-
-def _refuse(what: str, expected: str, value: object) -> NoReturn:
-    shown = value if isinstance(value, int | float) and abs(value) < MEBI else f"a {type(value).__name__}"
-    raise StreamError(f"the server sent {shown} as {what}, which must be {expected}")
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
-
-
-_JSON: Final = json.JSONDecoder(parse_constant=_refuse_constant)  # made once: json.loads would make one for every chunk
+    details = object_field(usage, "prompt_tokens_details") or {}
+    cached = count_field(details, "cached_tokens")
+    return Usage(count_field(usage, "prompt_tokens"), count_field(usage, "completion_tokens"), cached)
 
 
 class EventStream:
@@ -223,6 +161,12 @@ class EventStream:
         Raises:   StreamError
         """
         return list(self.events(data))
+
+    def only(self, data: bytes) -> tuple[StreamEvent, ...] | None:
+        """The events of bytes that are one payload of the usual shape, as most are; None for `events` to look at."""
+        if self._quick is None or self._done or (payload := self._decoder.only(data)) is None:
+            return None
+        return self._quick(payload)
 
     def events(self, data: bytes) -> Iterator[tuple[StreamEvent, ...]]:
         """The same one by one, so that those before a broken payload are had.

@@ -6,11 +6,13 @@ Leaves out: errors, unusual fields, and every judgement; without msgspec, everyt
 Read next by: openai_stream.
 
 The shapes are closed: a field that is not listed, or a value of another type, is not of the usual shape. So nothing is
-read here that the strict parser would refuse. Events of plain text are made once and shared.
+read here that the strict parser would refuse. Events of plain text are made once and shared. Most payloads of a stream
+differ from the one before in nothing but their text: those are not parsed again.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cache
 from typing import Annotated, Any, Final, Literal, TypeAlias, cast
@@ -31,6 +33,10 @@ Events: TypeAlias = tuple[StreamEvent, ...]
 QuickParser: TypeAlias = Callable[[bytes], Events | None]
 
 _MAX_SHARED_CHARS: Final = 64
+_TEXT_KEY: Final = re.compile(rb'"(?:content|text)"[ ]?:[ ]?')  # as servers write it; anything else is just not learnt
+_QUOTE, _BACKSLASH = 34, 92
+_NOWHERE: Final = b"\x00"  # no payload begins with it
+_MOST_LEARNT: Final = 1000  # of a stream: one whose payloads all differ is not worth the trouble
 _SHARED: Final = tuple((Content(number, Channel.CONTENT),) for number in range(_MAX_SHARED_CHARS))
 
 _Decoder: TypeAlias = tuple[Callable[[bytes], Any], tuple[type[Exception], ...]]
@@ -44,21 +50,66 @@ def make_quick_parser(keeps_text: bool = False) -> QuickParser | None:
     if (decoder := _make_decoder()) is None:
         return None
     decode, failures = decoder
+    form = _Form()
 
     def parse(payload: bytes) -> Events | None:
+        if text := form.text_of(payload):
+            return _content(text, keeps_text)
         try:
             chunk = decode(payload)
         except failures:
             return None
         choices = chunk.choices
         if choices is not None and len(choices) == 1 and chunk.usage is None and (text := _plain_text(choices[0])):
-            num_chars = len(text)
-            if num_chars < _MAX_SHARED_CHARS and not keeps_text:
-                return _SHARED[num_chars]
-            return (Content(num_chars, Channel.CONTENT, text if keeps_text else ""),)
+            form.learn(payload, text)
+            return _content(text, keeps_text)
         return _all_events(chunk, keeps_text)
 
     return parse
+
+
+class _Form:
+    """What the payloads of one stream have around their text, as the last one that was parsed had it.
+
+    Where:    JSON stays the same JSON when a string within it is replaced by another that needs no escapes
+    """
+
+    def __init__(self) -> None:
+        self._before, self._after = _NOWHERE, b""
+        self._least = 0  # bytes, of one with some text
+        self._num_learnt = 0
+
+    def text_of(self, payload: bytes) -> str | None:
+        """The text of a payload that differs from the one learnt in nothing else; None where that cannot be said."""
+        if len(payload) < self._least or not (payload.startswith(self._before) and payload.endswith(self._after)):
+            return None
+        text = payload[len(self._before) : -len(self._after)]
+        if _QUOTE in text or _BACKSLASH in text:
+            return None
+        try:
+            said = text.decode()
+        except UnicodeDecodeError:
+            return None
+        return said if said.isprintable() else None
+
+    def learn(self, payload: bytes, text: str) -> None:
+        """This one was parsed, and says this and nothing else; nothing is learnt where the text might stand elsewhere."""
+        if self._num_learnt >= _MOST_LEARNT or not text.isprintable():
+            return
+        quoted = b'"%b"' % text.encode("utf-8", "replace")
+        found = _TEXT_KEY.search(payload)
+        if found is None or not payload.startswith(quoted, found.end()) or _TEXT_KEY.search(payload, found.end()):
+            return
+        self._num_learnt += 1
+        self._before, self._after = payload[: found.end() + 1], payload[found.end() + len(quoted) - 1 :]
+        self._least = len(self._before) + len(self._after) + 1
+
+
+def _content(text: str, keeps_text: bool) -> Events:
+    num_chars = len(text)
+    if num_chars < _MAX_SHARED_CHARS and not keeps_text:
+        return _SHARED[num_chars]
+    return (Content(num_chars, Channel.CONTENT, text if keeps_text else ""),)
 
 
 def _plain_text(choice: Any) -> str | None:

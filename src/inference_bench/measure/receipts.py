@@ -38,21 +38,25 @@ class Doubt(NamedTuple):
 class Receipt:
     """How the chunks of one request were received.
 
-    Where:    num_user of the chunks have this program's own stamp; num_shared have the stamp of the one before; stalls
-              as in Receipts
+    Where:    num_user of the chunks have this program's own stamp; num_shared have the stamp of the one before; of
+              num_closing, usually the last, the stamp is that of what follows it in the same read, such as the finish
+              reason; gather_s is how long what came was let wait at most; stalls as in Receipts
+    Ignores:  of those, that the stamp may be later than they came, by the read delay at most: one in a reply
     """
 
     num_chunks: int = 0
     num_user: int = 0
     num_shared: int = 0
+    num_closing: int = 0
+    gather_s: float = 0.0
     read_delays_s: array[float] = field(default_factory=lambda: array("d"))
     stalls: array[float] = field(default_factory=lambda: array("d"))
     _doubts: array[float] = field(default_factory=lambda: array("d"))
     _time_s: float = -1.0
     _read_s: float = -1.0
 
-    def note(self, part: Part, num_chunks: int) -> None:
-        """After this part, so many chunks of the request were complete."""
+    def note(self, part: Part, num_chunks: int, is_last: bool = True) -> None:
+        """After this part, so many chunks of the request were complete; is_last: nothing in it came after the last of them."""
         time_s, _, read_s, drained_s, is_kernel, is_whole = part
         if is_kernel and read_s != self._read_s:
             self.read_delays_s.append(delay_s := read_s - time_s)
@@ -66,6 +70,7 @@ class Receipt:
         num_shared = num_new - (time_s != self._time_s)
         self._time_s = time_s
         self.num_shared += num_shared
+        self.num_closing += is_kernel and is_whole and not is_last
         if is_kernel and is_whole:  # of the chunks with one stamp it is that of the last
             if num_shared:
                 self._doubts.extend((num_chunks - 1 - num_shared, num_chunks - 1, drained_s, read_s))
@@ -89,12 +94,15 @@ class Receipt:
 class Receipts:
     """How the chunks of a run were received; the doubts by the request's id.
 
-    Where:    stalls has, two by two, when this client was back and for how long it may have been away
+    Where:    gather_s is how long what came was let wait on purpose, at most; stalls has, two by two, when this client
+              was back and for how long it may have been away
     """
 
     num_chunks: int = 0
     num_user: int = 0
     num_shared: int = 0
+    num_closing: int = 0
+    gather_s: float = 0.0
     read_delays_s: array[float] = field(default_factory=lambda: array("d"))
     stalls: array[float] = field(default_factory=lambda: array("d"))
     of_request: dict[str, Receipt] = field(default_factory=dict)
@@ -104,6 +112,8 @@ class Receipts:
         self.num_chunks += receipt.num_chunks
         self.num_user += receipt.num_user
         self.num_shared += receipt.num_shared
+        self.num_closing += receipt.num_closing
+        self.gather_s = max(self.gather_s, receipt.gather_s)
         self.read_delays_s.extend(receipt.read_delays_s)
         self.stalls.extend(receipt.stalls)
         if receipt.has_doubts:

@@ -67,6 +67,15 @@ class SseDecoder:
         self._at_start = False
         return payloads if end == len(data) else payloads + self._feed_lines(data[end:])
 
+    def only(self, data: bytes) -> bytes | None:
+        """The payload of bytes that are one event and nothing else; None, and nothing happened, for all others."""
+        end = len(data) - len(_EVENT_END)
+        if self._line or self._data or self._after_cr or self._at_start or end > self._max_event_bytes:
+            return None
+        if not data.startswith(_PLAIN_DATA) or data.find(_LF) != end or _CR in data or not data.endswith(_EVENT_END):
+            return None
+        return data[6:-2]
+
     def _split_plain(self, data: bytes) -> list[bytes] | None:
         """Whole events of one data line each, as nearly all are; None for anything else."""
         if _CR in data or len(data) > self._max_event_bytes:

@@ -100,6 +100,7 @@ class StreamFollower:
                 self.decode()
         finally:
             rounds.leave(self)
+            self.receipt.gather_s = self._exchange.gather_s
             self.decode()  # what had come when this was cancelled
         if self.failure is not None:
             raise self.failure
@@ -108,15 +109,20 @@ class StreamFollower:
         """Take in what has arrived."""
         if self.is_over:
             return
-        reply, note, events_of, text = self.reply, self.receipt.note, self._stream.events, self._text
+        reply, note, text = self.reply, self.receipt.note, self._text
+        only_of, events_of = self._stream.only, self._stream.events
         try:
             for part in self._exchange.take_parts():
-                time_s = part.time_s
-                for events in events_of(part.data):
+                time_s, data = part[:2]
+                only = only_of(data)
+                num_before = 0
+                for events in events_of(data) if only is None else (only,):
+                    num_before = len(reply.chunk_times_s)
                     reply.add(events, time_s)
                     if text is not None:
                         text += _said(events)
-                note(part, len(reply.chunk_times_s))
+                num_chunks = len(reply.chunk_times_s)
+                note(part, num_chunks, num_chunks > num_before)
                 if reply.done or reply.error is not None:
                     break
         except (ExchangeError, StreamError) as failure:
