@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 
 import pytest
 
-from inference_bench.metrics import output_tokens_per_s
+from inference_bench.metrics import Objective
 from inference_bench.records import Origin, RequestRecord, RequestStatus, Stage, TokenCountSource
 from inference_bench.token_window import steady_interval, token_window
 
@@ -30,39 +31,65 @@ def request(begin_s: float, tokens: int = TOKENS, wait_s: float = WAIT_S, gap_s:
     )
 
 
-def closed_loop(num_slots: int, num_each: int, ramp_s: float) -> list[RequestRecord]:
-    return [
-        request(slot * ramp_s / num_slots + number * PERIOD_S)
-        for slot in range(num_slots)
-        for number in range(num_each)
-    ]
+def pooled_loop(num_slots: int, lengths: list[int], ramp_s: float = 0.0) -> list[RequestRecord]:
+    """Slots that share one row of requests, as a real closed loop has them."""
+    free_s, records = [slot * ramp_s / num_slots for slot in range(num_slots)], []
+    for tokens in lengths:
+        slot = min(range(num_slots), key=free_s.__getitem__)
+        records.append(request(free_s[slot], tokens))
+        free_s[slot] = records[-1].end_s
+    return records
 
 
-@pytest.mark.parametrize("ramp_s", [0.99, 5.0, 12.0])
-def test_steady_throughput_is_within_one_percent_of_the_truth_with_ramp_and_drain_present(ramp_s: float) -> None:
-    records = closed_loop(16, 25, ramp_s)
-    truth = 16 * TOKENS / PERIOD_S
-    interval = steady_interval(records, concurrency=16)
+@pytest.mark.parametrize(("num_slots", "num_each"), [(4, 8), (1, 5), (3, 7), (16, 6), (2, 40)])
+@pytest.mark.parametrize("extra", [0, 1])
+@pytest.mark.parametrize("ramp_s", [0.0, 0.37, 2.9])
+def test_equal_requests_in_a_closed_loop_give_the_true_throughput_however_they_are_spread(
+    num_slots: int, num_each: int, extra: int, ramp_s: float
+) -> None:
+    spread = 4 if ramp_s > 1 else 0  # a ramp uses up some requests before all slots are busy
+    records = pooled_loop(num_slots, [TOKENS] * (num_slots * (num_each + spread) + extra), ramp_s)
+    interval = steady_interval(records, num_slots)
     assert interval is not None
-    begin_s = max(interval[0], ramp_s)
-    first_end_s = 25 * PERIOD_S  # the first slot has no request left
-    window = token_window(records, begin_s, first_end_s)
+    window = token_window(records, *interval)
     assert window is not None
-    assert window.output_tokens_per_s == pytest.approx(truth, rel=0.01)
-    assert window.mean_concurrency == pytest.approx(16, rel=0.001)
-    assert window.requests_per_s == pytest.approx(16 / PERIOD_S, rel=0.05)
-    if ramp_s > 1:  # what whole requests over the whole run say is off by the ramp and the drain
-        whole = output_tokens_per_s(records)
-        assert whole is not None
-        assert whole < 0.93 * truth
+    assert window.output_tokens_per_s == pytest.approx(num_slots * TOKENS / PERIOD_S, rel=0.01)
+    assert window.requests_per_s == pytest.approx(num_slots / PERIOD_S, rel=0.01)
+    assert window.mean_concurrency == pytest.approx(num_slots, rel=0.01)
 
 
-def test_a_loop_of_requests_in_turn_is_steady_from_its_full_slots_to_its_last_send() -> None:
-    records = closed_loop(4, 5, ramp_s=0.2)
-    assert steady_interval(records, concurrency=4) == pytest.approx((0.15 + WAIT_S, 0.15 + 4 * PERIOD_S))
-    assert steady_interval(records) == pytest.approx((0.0, 0.15 + 4 * PERIOD_S))
-    assert steady_interval([]) is None
-    assert steady_interval([request(1.0)]) is None
+def test_requests_of_different_lengths_bias_the_window_by_less_than_a_percent_on_average() -> None:
+    draw, ratios = Random(1), list[float]()
+    for _ in range(200):
+        records = pooled_loop(4, [draw.randrange(5, 95) for _ in range(48)])
+        interval = steady_interval(records, 4)
+        assert interval is not None
+        window = token_window(records, *interval)
+        assert window is not None
+        assert window.output_tokens_per_s is not None
+        ratios.append(window.output_tokens_per_s)
+    truth = 4 * 49.5 / (WAIT_S + 48.5 * GAP_S)  # mean tokens of a request over its mean time
+    assert sum(ratios) / len(ratios) == pytest.approx(truth, rel=0.01)
+
+
+@pytest.mark.parametrize(("num_slots", "num_requests"), [(8, 8), (4, 16), (36, 8), (1, 4), (1, 1)])
+def test_a_closed_loop_that_is_too_short_or_never_full_has_no_steady_window(num_slots: int, num_requests: int) -> None:
+    assert steady_interval(pooled_loop(num_slots, [TOKENS] * num_requests), num_slots) is None
+
+
+def test_an_open_loop_that_is_shorter_than_a_few_requests_has_no_steady_window() -> None:
+    assert steady_interval([request(0.03 * number) for number in range(5)]) is None
+    assert steady_interval([request(1.0 * number) for number in range(5)]) == (0.0, 4.0)
+
+
+def test_what_was_good_counts_in_the_window_it_ended_in() -> None:
+    records = [request(float(number)) for number in range(10)]
+    window = token_window(records, 2.0, 6.0, Objective(max_ttft_s=1.0))
+    assert window is not None
+    assert window.good_requests_per_s == window.requests_per_s == 1.0
+    strict = token_window(records, 2.0, 6.0, Objective(max_ttft_s=0.1))
+    assert strict is not None
+    assert (strict.good_requests_per_s, strict.requests_per_s) == (0.0, 1.0)
 
 
 def test_tokens_gaps_and_first_tokens_belong_to_the_moment_they_arrive() -> None:

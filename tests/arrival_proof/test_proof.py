@@ -142,6 +142,19 @@ def test_a_closed_loop_is_kept_with_full_slots_and_broken_above_or_below_them() 
     assert prove_arrivals(waves(4, 0.5), ClosedLoop(4, 80, 0.5)).verdict is Verdict.KEPT  # type: ignore[arg-type]
 
 
+def test_a_closed_loop_that_never_had_as_many_in_flight_as_asked_is_not_reached() -> None:
+    few = prove_arrivals([record(0, 0, 2)] * 3, ClosedLoop(8, 3))
+    assert (few.verdict, few.reasons) == (Verdict.NOT_REACHED, ("at most 3 in flight of 8 asked",))
+    assert few.completed_rate == 1.5  # 3 in 2 s
+    thinking = prove_arrivals([record(0, 0, 2)] * 3, ClosedLoop(8, 3, 1.0))
+    assert thinking.verdict is Verdict.KEPT
+
+
+def test_the_warm_up_fills_slots_too() -> None:
+    warm = [replace(record(0, 0, 3), stage=Stage.WARMUP)] * 2
+    assert prove_arrivals([*warm, *[record(1, 1, 2)] * 2], ClosedLoop(4, 2)).verdict is Verdict.KEPT
+
+
 @pytest.mark.parametrize("process", [Poisson(4), GammaArrivals(4, 2), OnOff.of_mean_rate(4, 2, 2, 0.1), Constant(4)])
 def test_a_scaled_schedule_is_held_against_the_scaled_process(process: Poisson) -> None:
     workload = generate(process, Fixed(10), Fixed(2), 400, seed=2).at_rate(9.0)

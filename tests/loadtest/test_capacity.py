@@ -11,14 +11,13 @@ import pytest
 from inference_bench.errors import MeasurementError, RequestError
 from inference_bench.loadtest.capacity import (
     Limits,
-    LoadCapacity,
     LoadTrials,
     Question,
     find_load_capacity,
     is_good,
     is_growing,
 )
-from inference_bench.loadtest.capacity_search import Answer, SearchPlan, search_capacity
+from inference_bench.loadtest.capacity_search import Answer, CapacityFound, SearchPlan, Stop, Trial, search_capacity
 from inference_bench.loadtest.shards_merge import ShardedResult
 from inference_bench.measure.client_health import ClientHealth
 from inference_bench.measure.load import LoadOptions, LoadResult
@@ -157,6 +156,20 @@ def test_a_search_begins_at_half_of_what_a_closed_loop_is_answered() -> None:
     assert LoadTrials(question(0.5), LoadOptions(), server).guess_rate() == pytest.approx(50.0, rel=0.1)
 
 
+@pytest.mark.parametrize(("most", "first_rate"), [(100_000, 50.0), (300, 300 / (3 * 5.0))])
+def test_a_search_that_may_send_little_begins_at_a_rate_it_can_afford(most: int, first_rate: float) -> None:
+    rates: list[float] = []
+
+    def noted(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+        if isinstance(workload.arrival, OpenLoop):
+            rates.append(workload.arrival.nominal_rate or 0.0)
+        return FakeServer(0.01)(target, workload, options)
+
+    asked = question(0.5, share=0.9, max_requests=most)
+    find_load_capacity(asked, LoadOptions(), send=noted)
+    assert rates[0] == pytest.approx(first_rate, rel=0.1)
+
+
 def test_a_server_on_which_nothing_completes_has_no_capacity() -> None:
     def broken(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
         return replace(FakeServer(0.01)(target, workload, options), records=(record(status=RequestStatus.FAILED),))
@@ -174,7 +187,7 @@ def test_more_in_flight_than_the_client_holds_is_a_failure_of_the_rate_not_of_th
             raise MeasurementError("as many requests are in flight as this client can hold")
         return result
 
-    found = find_load_capacity(question(0.5, share=0.9, half_width=0.1), LoadOptions(), send=full).found
+    found = find_load_capacity(question(0.5, share=0.9, half_width=0.1), LoadOptions(), send=full)
     assert found.high_rate is not None
     assert found.high_rate > 60
     assert found.low_rate is not None
@@ -190,38 +203,36 @@ def test_a_closed_loop_has_no_rate_to_look_for() -> None:
         find_load_capacity(asked, LoadOptions(), send=FakeServer(0.01))
 
 
-def found_with(answer: str) -> LoadCapacity:
-    plan = SearchPlan(share=0.9, least_rate=0.5, most_rate=8.0, max_requests=5 if answer == "unknown" else 100_000)
+def found_with(answer: str) -> CapacityFound:
+    plan = SearchPlan(share=0.9, least_rate=0.5, most_rate=8.0, max_requests=100 if answer == "unknown" else 100_000)
     bad = {"none_passes": 0.0, "all_pass": 1e9, "interval": 3.0, "unknown": 3.0}[answer]
 
     def trial(rate: float, count: int, seed: int) -> Any:
-        from inference_bench.loadtest.capacity_search import Trial
+        is_missed = [index % 10 == 0 if answer == "unknown" else rate > bad for index in range(count)]
+        return Trial(count, bytes(is_missed))
 
-        return Trial(count, bytes([rate > bad]) * count)
-
-    found = search_capacity(trial, plan)
-    return LoadCapacity("http://127.0.0.1:1", "tiny", "completions", Limits(ttft_p99_s=0.5), found, 0.5)
+    return search_capacity(trial, plan)
 
 
 @pytest.mark.parametrize(
-    ("answer", "words", "exit_code"),
+    ("answer", "words", "is_known"),
     [
-        ("interval", "lies between", 0),
-        ("all_pass", "Every rate up to 8.000 requests/s keeps", 0),
-        ("none_passes", "No rate keeps", 1),
-        ("unknown", "was not found in", 1),
+        ("interval", "lies between", True),
+        ("all_pass", "Every rate up to 8.000 requests/s keeps", True),
+        ("none_passes", "No rate keeps", False),
+        ("unknown", "was not found in", False),
     ],
 )
-def test_every_answer_has_its_sentence_its_keys_and_its_exit_code(answer: str, words: str, exit_code: int) -> None:
-    capacity = found_with(answer)
-    assert capacity.found.answer == answer
-    assert capacity.exit_code == exit_code
-    text = capacity_found_text(capacity.found, capacity.limits)
+def test_every_answer_has_its_sentence_and_its_keys(answer: str, words: str, is_known: bool) -> None:
+    capacity, limits = found_with(answer), Limits(ttft_p99_s=0.5)
+    assert capacity.answer == answer
+    assert (capacity.low_rate is not None) is is_known
+    text = capacity_found_text(capacity, limits)
     assert words in " ".join(text.split())
     assert max(map(len, text.splitlines())) <= 100
-    found = capacity_found_json(capacity.found, capacity.limits)
+    found = capacity_found_json(capacity, limits)
     assert found["answer"] == answer
-    assert found["interval"]["low_rate"] == capacity.found.low_rate
+    assert found["interval"]["low_rate"] == capacity.low_rate
     assert found["objectives"]["ttft_p99_s"] == 0.5
     assert found["trials"]
     assert {"rate", "num_requests", "num_good", "verdict"} <= found["trials"][0].keys()
@@ -232,10 +243,10 @@ def test_the_capacity_of_a_server_with_a_queue_is_found_over_http(tmp_path: Path
     truth = md1_capacity(LIMIT, 0.8) / SERVICE_S
     folder = RunFolder.create(tmp_path, "load")
     limits = Limits(ttft_p99_s=(LIMIT + 1) * SERVICE_S)
-    plan = SearchPlan(share=0.8, half_width=0.3, max_requests=2_500, most_rate=1000.0)
+    plan = SearchPlan(share=0.8, half_width=0.3, max_requests=5_000, most_rate=1000.0)
     with queue_server(SERVICE_S) as url, folder.open_writer() as writer:
         options = LoadOptions(prompts=PromptMaker(1), writer=writer.append)
-        found = find_load_capacity(Question(Target(url, "queue"), workload_of, limits, plan), options).found
+        found = find_load_capacity(Question(Target(url, "queue"), workload_of, limits, plan), options)
     assert found.low_rate is not None or found.high_rate is not None
     assert found.low_rate is None or found.low_rate < truth * 1.05
     assert found.high_rate is None or found.high_rate > truth * 0.4  # a machine that others use answers late
@@ -246,3 +257,17 @@ def test_the_capacity_of_a_server_with_a_queue_is_found_over_http(tmp_path: Path
 
 def test_a_load_of_several_processes_is_one_a_search_can_use() -> None:
     assert issubclass(ShardedResult, LoadResult)
+
+
+@pytest.mark.parametrize(("max_s", "num_runs"), [(5.9, 0), (6.6, 1)])
+def test_a_run_that_would_last_longer_than_what_is_left_is_not_begun(max_s: float, num_runs: int) -> None:
+    server, now_s = FakeServer(0.001), [0.0]
+
+    def send(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
+        now_s[0] += workload.arrival.times_s[-1] if isinstance(workload.arrival, OpenLoop) else 0.0
+        return server(target, workload, options)
+
+    asked = replace(question(0.5, share=0.9, first_rate=20.0), guesses_first_rate=False, max_s=max_s)
+    found = find_load_capacity(asked, LoadOptions(clock=lambda: now_s[0]), send=send)
+    assert len(server.asked) == num_runs  # 5 s of judged requests, half a second before and after them
+    assert found.stopped_by is Stop.TIME

@@ -9,8 +9,17 @@ from pathlib import Path
 import pytest
 
 from inference_bench.loadtest.capacity import Limits
+from inference_bench.loadtest.capacity_evidence import UNKNOWN_DISPERSION
 from inference_bench.loadtest.capacity_run import CapacityRun
-from inference_bench.loadtest.capacity_search import Answer, CapacityFound, Judgement, RateTried, SearchPlan, Trial
+from inference_bench.loadtest.capacity_search import (
+    Answer,
+    CapacityFound,
+    Judgement,
+    RateTried,
+    SearchPlan,
+    Stop,
+    Trial,
+)
 from inference_bench.measure.floor import ClientFloor
 from inference_bench.measure.machine_identity import identify_machine
 from inference_bench.report.load_capacity_report import capacity_run_json, capacity_run_text
@@ -74,6 +83,31 @@ def test_the_interval_every_rate_and_the_promise_are_there(run: CapacityRun) -> 
     assert "lies between 40.00 and 60.00 requests/s (95 % confidence)" in text
     assert "99 % of the requests within TTFT <= 1.50 s" in text
     assert "runs/x" in text
+
+
+def test_what_was_not_seen_is_said_to_be_assumed(run: CapacityRun) -> None:
+    assert "Misses cluster: 1.5 of these requests" in " ".join(capacity_run_text(run).split())
+    assumed = replace(run, found=replace(run.found, dispersion=UNKNOWN_DISPERSION))
+    text = " ".join(capacity_run_text(assumed).split())
+    assert "Misses cluster:" not in text
+    assert "as one alone would is assumed" in text
+    assert capacity_run_json(assumed)["is_dispersion_assumed"]
+
+
+@pytest.mark.parametrize(
+    ("stop", "words"),
+    [
+        (Stop.REQUESTS, "the requests that may be sent were used up; more would tell more"),
+        (Stop.TIME, "the time was used up"),
+        (Stop.DONE, None),
+    ],
+)
+def test_why_a_search_ended_is_said(run: CapacityRun, stop: Stop, words: str | None) -> None:
+    ended = replace(run, found=replace(run.found, stopped_by=stop))
+    assert capacity_run_json(ended)["stopped_by"] == stop.value
+    text = " ".join(capacity_run_text(ended).split())
+    assert words in text if words else "used up" not in text
+    assert ("wider than asked (± 20 %, not 5.0 %)" in text) == (words is not None)
 
 
 def test_no_interval_is_an_answer_too(run: CapacityRun) -> None:

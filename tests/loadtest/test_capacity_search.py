@@ -8,7 +8,7 @@ from statistics import median
 
 import pytest
 
-from inference_bench.errors import RequestError
+from inference_bench.errors import MeasurementError, RequestError
 from inference_bench.loadtest.capacity_evidence import (
     Counted,
     count_run,
@@ -22,6 +22,7 @@ from inference_bench.loadtest.capacity_search import (
     Judgement,
     RateTried,
     SearchPlan,
+    Stop,
     Trial,
     ends_of,
     search_capacity,
@@ -164,10 +165,48 @@ def test_an_interruption_keeps_what_is_known() -> None:
         search(lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
 
 
+def test_a_failure_of_the_world_keeps_what_is_known() -> None:
+    trial, runs = independent(3.0), []
+
+    def gone(rate: float, count: int, seed: int) -> Trial:
+        runs.append(rate)
+        if len(runs) > 4:
+            raise MeasurementError("nothing answers any more")
+        return trial(rate, count, seed)  # type: ignore[operator, no-any-return]
+
+    found = search(gone)
+    assert (found.trouble, found.is_interrupted) == ("nothing answers any more", False)
+    assert sum(len(each.runs) for each in found.trials) == 4
+    with pytest.raises(MeasurementError):
+        search(lambda *_: (_ for _ in ()).throw(MeasurementError("nothing answers")))
+
+
+@pytest.mark.parametrize("most", [100, 300, 1000])
+def test_no_more_requests_are_sent_than_may_be(most: int) -> None:
+    asked: list[int] = []
+
+    def counted(rate: float, count: int, seed: int) -> Trial:
+        asked.append(count)
+        return Trial(count, bytes(index % 10 == 0 for index in range(count)))
+
+    assert search(counted, max_requests=most).num_sent == sum(asked) <= most
+    assert asked
+    with pytest.raises(RequestError, match="at most 5 may be sent"):
+        search(counted, max_requests=5)
+
+
 def test_no_time_left_ends_the_search() -> None:
     left = iter([True, True, False])
-    found = search_capacity(independent(3.0), SearchPlan(share=0.9), None, lambda: next(left))  # type: ignore[arg-type]
+    asked: list[tuple[float, int]] = []
+
+    def may_begin(rate: float, num_requests: int) -> bool:
+        asked.append((rate, num_requests))
+        return next(left)
+
+    found = search_capacity(independent(3.0), SearchPlan(share=0.9), None, may_begin)  # type: ignore[arg-type]
     assert sum(len(each.runs) for each in found.trials) == 2
+    assert found.stopped_by is Stop.TIME
+    assert asked[0] == (1.0, 81)  # eight misses or more are to be expected of the first run
 
 
 def test_a_pass_above_a_failure_widens_the_interval() -> None:

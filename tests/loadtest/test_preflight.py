@@ -289,3 +289,14 @@ def test_a_certificate_that_is_not_trusted_says_how_to_trust_it(
 def test_plain_http_behind_https_is_said_to_be_that() -> None:
     with serving(Plan(models=["tiny"])) as url:
         assert "write http://" in said_of(Target(url.replace("http", "https")))
+
+
+def test_a_model_whose_name_repeats_the_key_is_passed_over() -> None:
+    with serving(Plan(models=[f"my-{KEY}", "plain"], key=KEY, accepts=("plain",))) as url:
+        assert preflight(Target(url, api_key=ApiKey(KEY))).model == "plain"
+    with serving(Plan(models=[KEY], key=KEY)) as url, suppress(InferenceBenchError):
+        assert preflight(Target(url, api_key=ApiKey(KEY))).model is None
+    with serving(Plan(models=[KEY], key=KEY, accepts=("plain",))) as url:
+        with pytest.raises(InferenceBenchError) as refused:
+            preflight(Target(url, "other", api_key=ApiKey(KEY)))
+        assert KEY not in str(refused.value)

@@ -102,3 +102,10 @@ def test_a_shard_that_is_killed_ends_the_others_and_what_they_measured_is_writte
     assert killed
     assert ray.is_initialized()
     assert 5 < sum(record.status is RequestStatus.COMPLETED for record in written) < 600
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "127.0.0.1:99999"])
+def test_a_cluster_that_is_not_there_is_said_at_once(monkeypatch: pytest.MonkeyPatch, address: str) -> None:
+    monkeypatch.setenv("RAY_ADDRESS", address)
+    with pytest.raises(MeasurementError, match="no Ray cluster answers"):
+        run_on_ray_shards(Target("http://127.0.0.1:1", "tiny"), schedule(4), LoadOptions(), 2)

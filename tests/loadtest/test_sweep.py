@@ -10,7 +10,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from inference_bench.errors import RequestError, RunFolderError
+from inference_bench.arrival_proof import Verdict
+from inference_bench.errors import MeasurementError, RequestError, RunFolderError, StorageError
 from inference_bench.loadtest import session as session_room
 from inference_bench.loadtest import sweep as sweep_room
 from inference_bench.loadtest.flow import LoadRequest, measure_load
@@ -115,13 +116,38 @@ def test_a_sweep_that_was_cut_short_goes_on_at_the_next_level(
     assert len(measured_again) == 8
 
 
+@pytest.mark.parametrize("failure", [MeasurementError("it went away"), StorageError("the disk is full")])
+def test_levels_that_were_measured_stay_where_a_later_one_fails(
+    server: TruthServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Exception
+) -> None:
+    send = sweep_room.send_or_stop
+
+    def fail_at_the_second(session: sweep_room.Session, workload: Workload, group: str) -> object:
+        if group == "concurrency-2":
+            raise failure
+        return send(session, workload, group)
+
+    monkeypatch.setattr(sweep_room, "send_or_stop", fail_at_the_second)
+    request = LoadRequest(server.url("steady"), served_model="m", runs=tmp_path)
+    found = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1, 2, 4)), slots(3))
+    assert [point.level for point in found.points] == [1]
+    assert found.notes == (f"concurrency 2: {failure}",)
+
+
 def test_a_sweep_is_not_gone_on_with_in_another_way(server: TruthServer, tmp_path: Path) -> None:
     request = LoadRequest(server.url("steady"), served_model="m", runs=tmp_path)
     done = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1, 2)), slots(3))
-    with pytest.raises(RequestError, match=r"asked with levels \[1, 2\], and this one with \[1, 4\]"):
+    with pytest.raises(RequestError, match="was asked for the levels 1, 2, and this one for the levels 1, 4;"):
         measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1, 4)), slots(3), resume=done.run_dir)
-    with pytest.raises(RequestError, match="asked with seed 0"):
+    with pytest.raises(RequestError, match="was asked for a seed 0, and this one for a seed 5;"):
         measure_sweep(replace(request, seed=5), SweepPlan(Axis.CONCURRENCY, (1, 2)), slots(3), resume=done.run_dir)
+    with pytest.raises(RequestError, match=r"was asked for no duration, and this one for a duration of 4\.00 s;"):
+        measure_sweep(
+            replace(request, duration_s=4.0), SweepPlan(Axis.CONCURRENCY, (1, 2)), slots(3), resume=done.run_dir
+        )
+    elsewhere = replace(request, url=server.url("slow"))
+    with pytest.raises(RequestError, match="was asked for the address "):
+        measure_sweep(elsewhere, SweepPlan(Axis.CONCURRENCY, (1, 2)), slots(3), resume=done.run_dir)
     single = measure_load(replace(request, num_requests=2))
     with pytest.raises(RequestError, match="holds no sweep"):
         measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1, 2)), slots(3), resume=single.run_dir)
@@ -140,7 +166,7 @@ def test_a_level_that_this_client_cannot_hold_ends_the_sweep_and_keeps_what_was_
 
 def test_saturation_needs_a_higher_level_that_gave_no_more(server: TruthServer, tmp_path: Path) -> None:
     request = LoadRequest(server.url("steady"), served_model="m", runs=tmp_path)
-    (point,) = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1,)), slots(4)).points
+    (point,) = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1,)), slots(6)).points
 
     def at(level: float, tokens_per_s: float) -> sweep_room.SweepPoint:
         assert point.window is not None
@@ -150,6 +176,20 @@ def test_saturation_needs_a_higher_level_that_gave_no_more(server: TruthServer, 
     assert saturated_level([at(1, 100), at(2, 199), at(4, 203), at(8, 190)]) == 2
     assert saturated_level([at(8, 190), at(4, 203), at(1, 100)]) == 4
     assert saturated_level([point]) is None
+
+
+def test_a_level_with_too_few_requests_a_slot_says_nothing_of_saturation_and_ends_the_search_for_it(
+    server: TruthServer, tmp_path: Path
+) -> None:
+    request = LoadRequest(server.url("steady"), served_model="m", runs=tmp_path)
+    found = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (1,), is_open=True), slots(7, output_tokens=5))
+    assert [point.level for point in found.points] == [1.0, 2.0]  # two slots have no three rounds in seven requests
+    assert [point.is_judged for point in found.points] == [True, False]
+    assert found.points[-1].window is None
+    assert found.saturated_level is None
+    assert "too few requests to judge it by" in found.notes[-1]
+    (alone,) = measure_sweep(request, SweepPlan(Axis.CONCURRENCY, (9,)), slots(8, output_tokens=5)).points
+    assert (alone.arrivals.verdict, alone.is_judged) == (Verdict.NOT_REACHED, False)
 
 
 def test_stopping_before_anything_was_measured_passes_on(

@@ -1,7 +1,7 @@
 """Did the requests arrive as they were asked to: how a run's own sends prove its arrivals.
 
 In order: `fit_tests` (the statistics), `asked` (what a process says of each gap), `concurrency` (how many at once),
-`proof` (all of it, and the verdict).
+`lateness` (how late this client was), `proof` (all of it, and the verdict); and `stability` (did the server keep up).
 """
 
 from __future__ import annotations

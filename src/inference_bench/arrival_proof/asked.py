@@ -6,8 +6,8 @@ Leaves out: constant arrivals and traces, in which nothing is left to chance
 Read next by: proof.
 
 The transform is Rosenblatt's (1952). A rate that changes is first taken out: on a clock that runs with the expected number
-of arrivals a ramp is Poisson at one a unit, or even. Bursts are a Markov-modulated Poisson process: which state it is in is not seen, so
-the probability of each state is carried from gap to gap.
+of arrivals a ramp is Poisson at one a unit, or even. Bursts are a Markov-modulated Poisson process: which state it is in
+is not seen, so the probability of each state is carried from gap to gap.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In:   RequestRecords
 Out:  Concurrency: the peak, and the mean over time
-Read next by: proof.
+Read next by: proof, referee, report (exports).
 
 Counting in buckets of a second makes two of one request that ends where the next begins; a sweep does not.
 """

@@ -3,7 +3,7 @@
 In:   RequestRecords, measured or simulated, and the ClosedLoop or OpenLoop they were sent by
 Out:  ArrivalProof
 Leaves out: what came back (metrics)
-Read next by: report, loadtest.flow.
+Read next by: report, loadtest (flow, workload_memory).
 
 A schedule is held against its process, the planned times against the schedule, and the sends against the plan. The sends
 are held against the process as well, as far as this client's lateness lets them: what it blurs is no evidence.
@@ -37,7 +37,7 @@ from inference_bench.arrival_proof.fit_tests import (
     shortest_p_value,
 )
 from inference_bench.arrival_proof.lateness import Lateness, count_waiting_turns, jitter_of, lateness_of
-from inference_bench.records import RequestRecord, Stage
+from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.units import GIGA, KILO, MEGA, format_fraction, format_number, format_seconds
 from inference_bench.workload import Arrivals, ClosedLoop, Constant, OpenLoop
 
@@ -62,6 +62,7 @@ class Verdict(StrEnum):
 
     KEPT = "kept"
     BROKEN = "broken"
+    NOT_REACHED = "not reached"
     UNDECIDED = "undecided"
 
 
@@ -89,6 +90,8 @@ class ArrivalProof:
 
     Where:    reasons are empty when the verdict is `kept`; notes say what could not be judged. plan_fit is of the planned
               times, send_fit of the sends; both None for constant arrivals, replays and closed loops
+              A closed loop that never had as many in flight as asked is `not reached`, whatever else is right.
+              completed_rate is of completed requests over the time from the first send to the last end
     Unit:     requests per second; None where there is no value
     """
 
@@ -105,17 +108,20 @@ class ArrivalProof:
     send_fit: FitTests | None
     blur_fraction: float | None
     concurrency: Concurrency | None
+    completed_rate: float | None = None
 
 
 def prove_arrivals(records: Sequence[RequestRecord], arrival: ClosedLoop | OpenLoop) -> ArrivalProof:
     """How the measured requests arrived, and whether that is what was asked; warm-up requests are left out."""
     measured = sorted((r for r in records if r.stage is Stage.MEASURE), key=lambda record: record.planned_s)
     if isinstance(arrival, ClosedLoop):
-        return _prove_closed(measured, arrival)
+        return _prove_closed(measured, arrival, realised_concurrency(records))
     return _prove_open(measured, arrival)
 
 
-def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> ArrivalProof:
+def _prove_closed(
+    records: Sequence[RequestRecord], arrival: ClosedLoop, with_all_stages: Concurrency | None
+) -> ArrivalProof:
     concurrency, lateness = realised_concurrency(records), lateness_of(records)
     reasons, notes = [], []
     if concurrency is not None and concurrency.peak > arrival.concurrency:
@@ -124,6 +130,10 @@ def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> Arri
         )
     steady = None if concurrency is None else concurrency.steady_mean
     asked = min(arrival.concurrency, len(records))
+    peak = 0 if with_all_stages is None else with_all_stages.peak
+    is_reached = bool(arrival.think_s) or peak >= arrival.concurrency
+    if not is_reached:
+        reasons.append(f"at most {peak} in flight of {arrival.concurrency} asked")
     if steady is None or arrival.think_s:
         notes.append(
             "how full the slots were is not judged: " + ("users think" if arrival.think_s else "too short a run")
@@ -131,7 +141,7 @@ def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> Arri
     elif steady < _LEAST_STEADY * asked and len(records) > 2 * asked:
         reasons.append(f"{format_number(steady)} requests were in flight on average, where {asked} were asked for")
     return ArrivalProof(
-        verdict=_verdict(reasons, bool(records)),
+        verdict=_verdict(reasons, bool(records)) if is_reached else Verdict.NOT_REACHED,
         reasons=tuple(reasons),
         notes=tuple(notes),
         process=f"closed loop of {arrival.concurrency}",
@@ -144,6 +154,7 @@ def _prove_closed(records: Sequence[RequestRecord], arrival: ClosedLoop) -> Arri
         send_fit=None,
         blur_fraction=None,
         concurrency=concurrency,
+        completed_rate=_completed_rate(records),
     )
 
 
@@ -175,6 +186,7 @@ def _prove_open(records: Sequence[RequestRecord], arrival: OpenLoop) -> ArrivalP
         send_fit=fits.sends,
         blur_fraction=fits.blur,
         concurrency=realised_concurrency(records),
+        completed_rate=_completed_rate(records),
     )
 
 
@@ -220,6 +232,12 @@ def _even_reasons(counts: Sequence[float], resolution: float) -> list[str]:
         if uneven > max(resolution, 1e-3)
         else []
     )
+
+
+def _completed_rate(records: Sequence[RequestRecord]) -> float | None:
+    span_s = max((r.end_s for r in records), default=0.0) - min((r.sent_s for r in records), default=0.0)
+    completed = sum(record.status is RequestStatus.COMPLETED for record in records)
+    return completed / span_s if span_s > 0 else None
 
 
 def _verdict(reasons: Sequence[str], is_enough: bool) -> Verdict:

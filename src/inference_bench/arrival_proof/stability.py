@@ -3,7 +3,7 @@
 In:   RequestRecords of one run, measured or simulated, of every stage
 Out:  Stability, LittleCheck
 Leaves out: how requests were to arrive (proof)
-Read next by: report.
+Read next by: report (load_report, load_page_input, load_tables).
 
 A straight line through the queue of a server that is exactly at its capacity has a slope near 0: that queue wanders like √n.
 So the height of the queue is judged and not its slope: the peak that a server at its capacity reaches at least, nearly always,

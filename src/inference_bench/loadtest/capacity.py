@@ -3,7 +3,7 @@
 In:   a Target, a way to make the workload of a seed, the objectives, a SearchPlan
 Out:  CapacityFound; every record goes to the writer, a group for each run
 Leaves out: which rate is run next, and what is known after it (capacity_search)
-Read next by: report, cli.
+Read next by: capacity_run.
 
 A request is good when it completed and kept every objective; one that was late, failed, was rejected, cut off or never
 answered is a miss. What is sent while the server fills, and while it empties, is not judged. A server on which ever more
@@ -40,6 +40,7 @@ _GROWTH: Final = 0.05  # of the requests sent: so many more are waiting
 _GROWTH_SIGMAS: Final = 4.0
 _PROBE: Final = 32
 _PROBE_CONCURRENCY: Final = 16
+_LEAST_RUNS: Final = 3  # as long as the first, that the requests must be enough for
 _MOST_DRIFT: Final = 0.02
 _LATE: Final = 0.25  # of the tightest limit on the first token
 _LEAST_LATE_S: Final = 0.02
@@ -52,7 +53,7 @@ class Question:
     Unit:     seconds
     Where:    workload_of(count, seed) makes so many open-loop requests from a seed, fewer of one seed being the first of more;
               it is scaled to each rate. guesses_first_rate: a short closed loop says where to begin. max_s is how long the search
-              may take; a run that was begun is ended
+              may take: a run that would last longer than what is left is not begun
     """
 
     target: Target
@@ -87,32 +88,12 @@ def _within(value_s: float, limit_s: float | None) -> bool:
     return limit_s is None or value_s <= limit_s
 
 
-@dataclass(frozen=True, slots=True)
-class LoadCapacity:
-    """What was found about which server.
-
-    Where:    settle_s is how long at both ends of a run requests were sent and not judged
-    """
-
-    target: str
-    model: str | None
-    endpoint: str
-    limits: Limits
-    found: CapacityFound
-    settle_s: float
-
-    @property
-    def exit_code(self) -> int:
-        """0 where some rate is known to keep the promise, else 1."""
-        return 0 if self.found.low_rate is not None else 1
-
-
 def find_load_capacity(
     question: Question,
     options: LoadOptions,
     say: Callable[[str], None] | None = None,
     send: Send = run_load,
-) -> LoadCapacity:
+) -> CapacityFound:
     """The interval of rates in which the server begins to break its promise.
 
     Where:    options has the writer, the prompts, the clock and the time-outs of all runs; send runs one workload, in this
@@ -120,14 +101,17 @@ def find_load_capacity(
     Raises:   RequestError for a workload without a schedule; MeasurementError where no request succeeds; what `send` raises
     """
     require_schedule(question.workload_of(1, question.plan.seed))
-    trials = LoadTrials(question, options, send)
+    trials, begin_s = LoadTrials(question, options, send), options.clock()
     plan = replace(question.plan, least_span_s=max(question.plan.least_span_s, trials.least_span_s))
     if question.guesses_first_rate:
-        plan = replace(plan, first_rate=min(max(trials.guess_rate(), plan.least_rate), plan.most_rate))
-    deadline_s = options.clock() + question.max_s
-    found = search_capacity(trials.run, plan, say, lambda: options.clock() < deadline_s)
-    target = question.target
-    return LoadCapacity(target.base_url, target.model, target.endpoint.value, question.limits, found, trials.settle_s)
+        guessed = min(trials.guess_rate(), plan.max_requests / (_LEAST_RUNS * plan.least_span_s))
+        plan = replace(plan, first_rate=min(max(guessed, plan.least_rate), plan.most_rate))
+    deadline_s = begin_s + question.max_s
+
+    def may_begin(rate: float, num_requests: int) -> bool:
+        return options.clock() + trials.planned_s(rate, num_requests) <= deadline_s
+
+    return search_capacity(trials.run, plan, say, may_begin)
 
 
 class _Kept:
@@ -179,9 +163,8 @@ class LoadTrials:
         Raises:   RequestError, MeasurementError, what `send` raises
         """
         self._num_runs += 1
-        judged = max(num_requests, math.ceil(rate * _LIFETIMES * self._lifetime_s))
         settle_s = max(self.settle_s, self._lifetime_s)
-        count = judged + 2 * math.ceil(rate * settle_s)
+        count = self._judged(rate, num_requests) + 2 * math.ceil(rate * settle_s)
         workload = self._question.workload_of(count, seed).at_rate(rate)
         kept = _Kept(self._options.writer)
         group = f"trial-{self._num_runs:03d}"
@@ -193,12 +176,18 @@ class LoadTrials:
         except MeasurementError:
             if not any(record.status is RequestStatus.COMPLETED for record in kept.records):
                 raise
-            return Trial(
-                len(kept.records), self._misses(kept.records), is_growing=True
-            )  # more in flight than this client can hold
+            # more in flight than this client can hold
+            return Trial(len(kept.records), self._misses(kept.records), is_growing=True)
         self._note_lifetime(records)
         limit = self._client_limit(records)
         return Trial(len(records), self._misses(records), limit is None and is_growing(records), limit)
+
+    def planned_s(self, rate: float, num_requests: int) -> float:
+        """How long such a run is sent for."""
+        return self._judged(rate, num_requests) / rate + 2 * max(self.settle_s, self._lifetime_s)
+
+    def _judged(self, rate: float, num_requests: int) -> int:
+        return max(num_requests, math.ceil(rate * _LIFETIMES * self._lifetime_s))
 
     def _misses(self, records: Sequence[RequestRecord]) -> bytes:
         limits, share = self._question.limits, self._question.plan.share

@@ -21,7 +21,7 @@ _SHORTEST: Final = 16  # requests in a stretch
 _STRETCHES_IN_RUN: Final = 2
 _FEWEST_STRETCHES: Final = 20
 _FEWEST_MISSES: Final = 20
-_UNKNOWN: Final = 8.0  # the dispersion that is assumed while too few misses were seen
+UNKNOWN_DISPERSION: Final = 8.0  # the dispersion that is assumed while too few misses were seen
 _NEAR: Final = (0.2, 5.0)  # shares of misses over the allowed one: those rates are asked first how clustered they are
 _FAR: Final = (0.02, 50.0)
 _MOST_MISSES: Final = 0.5  # of the requests of a rate that is asked
@@ -99,7 +99,7 @@ def dispersion_of(rates: Sequence[Sequence[RunMisses]], allowed: float) -> float
         kept = [runs for runs in rates if least * allowed <= _share(runs) <= min(most * allowed, _MOST_MISSES)]
         if sum(run.num_misses for runs in kept for run in runs) >= _FEWEST_MISSES:
             return _dispersion(kept)
-    return _UNKNOWN
+    return UNKNOWN_DISPERSION
 
 
 def _share(runs: Sequence[RunMisses]) -> float:
@@ -111,7 +111,7 @@ def _dispersion(rates: Sequence[Sequence[RunMisses]]) -> float:
     while (ratio := _ratio_at(rates, level)) is not None:
         found = max(found, ratio, 2 * ratio - last)
         last, level = ratio, level + 1
-    return found if level else _UNKNOWN
+    return found if level else UNKNOWN_DISPERSION
 
 
 def _ratio_at(rates: Sequence[Sequence[RunMisses]], level: int) -> float | None:

@@ -11,16 +11,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from inference_bench.loadtest.capacity import Limits, Question, WorkloadOf, find_load_capacity
 from inference_bench.loadtest.capacity_search import CapacityFound, SearchPlan
-from inference_bench.loadtest.ray_shards import run_on_ray_shards
-from inference_bench.loadtest.session import LoadRequest, Session, open_session
-from inference_bench.loadtest.shards import run_sharded
+from inference_bench.loadtest.session import LoadRequest, Session, open_session, send_as_asked
 from inference_bench.measure.floor import ClientFloor
-from inference_bench.measure.load import LoadOptions, LoadResult, run_load
+from inference_bench.measure.load import LoadOptions, LoadResult
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
+from inference_bench.measure.server_metrics import ServerMetrics
 from inference_bench.measure.software import software_versions
 from inference_bench.measure.target import Target
 from inference_bench.workload import Workload
@@ -41,6 +41,7 @@ class CapacityRun:
     run_dir: Path
     client: MachineIdentity
     versions: Mapping[str, str]
+    server: ServerMetrics | None = None
 
 
 def measure_capacity(
@@ -55,7 +56,7 @@ def measure_capacity(
 ) -> CapacityRun:
     """Search the highest rate within objectives on a real server.
 
-    Where:    guesses_first_rate has a short closed loop say at which rate to begin; after max_s no run is begun
+    Where:    guesses_first_rate has a short closed loop say at which rate to begin; no run is begun that would end after max_s
     Raises:   RequestError, ServerError, MeasurementError, StorageError; what was measured by then is in the run folder
     """
     say = progress or (lambda _text: None)
@@ -66,7 +67,8 @@ def measure_capacity(
             session.target, workload_of, limits, plan or SearchPlan(seed=request.seed), guesses_first_rate, max_s
         )
         session.meter.begin("looking for the capacity")
-        found = find_load_capacity(question, session.options, say, _sender(session)).found
+        found = find_load_capacity(question, session.options, say, _sender(session))
+        session.has_failed = found.trouble is not None
     return CapacityRun(
         target=session.target.base_url,
         model=session.target.model,
@@ -79,18 +81,10 @@ def measure_capacity(
         run_dir=session.folder.path,
         client=identify_machine(),
         versions=software_versions(),
+        server=session.server_metrics,
     )
 
 
 def _sender(session: Session) -> Callable[[Target, Workload, LoadOptions], LoadResult]:
-    """How one run is sent: in this process, or in several, whose records are written when it has ended."""
-    request = session.request
-    if request.processes == 1 and not request.on_ray:
-        return run_load
-
-    def send(target: Target, workload: Workload, options: LoadOptions) -> LoadResult:
-        if request.on_ray:
-            return run_on_ray_shards(target, workload, options, request.processes or None)
-        return run_sharded(target, workload, options, request.processes)
-
-    return send
+    """How one run is sent: as the request says, records of several processes written when all have ended."""
+    return partial(send_as_asked, session.request)

@@ -3,7 +3,7 @@
 In:   a function that runs a rate and says which requests missed; SearchPlan
 Out:  CapacityFound: the interval, the answer in a word, and every rate that was tried
 Leaves out: what a miss is and how a rate is run (capacity)
-Read next by: capacity, report.
+Read next by: capacity, capacity_run, report.
 
 A rate passes when its runs are too good for a server that misses more often than allowed, and fails when they are too
 bad for one that does not; else it is undecided, which is what every rate near the capacity stays. Both tests are likelihood
@@ -19,8 +19,9 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
-from inference_bench.errors import RequestError
+from inference_bench.errors import RequestError, WorldError
 from inference_bench.loadtest.capacity_evidence import (
+    UNKNOWN_DISPERSION,
     Counted,
     RunMisses,
     count_run,
@@ -35,9 +36,7 @@ _LOOK_SHARE: Final = 0.5  # of what a rate has been run with, in its next run
 _STRIDE: Final = 2.0  # from one rate to the next while nothing is known
 _RATES_IN_DOUBT: Final = 3  # on the wrong side of the capacity, and near it
 _AIM: Final = 0.9  # of the half-width asked for: how far from the likely capacity a rate is tried
-_FIRST_STEP: Final = (
-    0.4  # of the likely capacity: how far from it a rate is tried while an end of the interval is not known
-)
+_FIRST_STEP: Final = 0.4  # of the likely capacity: how far from it a rate is tried while an end is not known
 _NARROWING: Final = 0.35  # of the half-width reached: then how far
 _NEAR: Final = (0.6, 1.4)  # of that: a rate that was begun there is gone on with
 _EDGE: Final = 0.15  # of the way between two decided rates, at either end, where no rate is tried
@@ -58,6 +57,15 @@ class Answer(StrEnum):
     NONE_PASSES = "none_passes"  # not even the lowest rate that may be asked
     ALL_PASS = "all_pass"  # up to the highest rate that may be asked, or that this client can send
     UNKNOWN = "unknown"  # too few requests were allowed to decide
+
+
+class Stop(StrEnum):
+    """Why a search ended; None where it was stopped, or could not go on."""
+
+    DONE = "done"  # the interval is as narrow as asked, or no rate can pass or fail
+    REQUESTS = "requests"  # the next run would have needed more than may be sent
+    TIME = "time"  # the next run would have lasted longer than was left
+    RATES = "rates"  # no rate that may be asked would tell more
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +165,8 @@ class CapacityFound:
 
     Where:    low_rate is the highest rate that passed below all that failed, high_rate the lowest that failed above all
               that passed; None: there is none. dispersion is by how much the misses vary more than independent ones.
-              num_sent counts requests that were not judged too. is_interrupted: the person stopped the search
+              num_sent counts requests that were not judged too. is_interrupted: the person stopped the search; trouble is
+              why it could not go on; stopped_by is why it ended, None for these two
     Unit:     requests per second
     """
 
@@ -170,6 +179,13 @@ class CapacityFound:
     plan: SearchPlan
     client_limit: str | None = None
     is_interrupted: bool = False
+    trouble: str | None = None
+    stopped_by: Stop | None = None
+
+    @property
+    def is_dispersion_assumed(self) -> bool:
+        """Whether too few requests missed to see how misses cluster."""
+        return self.dispersion == UNKNOWN_DISPERSION
 
     @property
     def half_width(self) -> float | None:
@@ -190,23 +206,25 @@ def search_capacity(
     trial: Callable[[float, int, int], Trial],
     plan: SearchPlan,
     say: Callable[[str], None] | None = None,
-    may_go_on: Callable[[], bool] | None = None,
+    may_begin: Callable[[float, int], bool] | None = None,
 ) -> CapacityFound:
-    """Run rates until the interval is as narrow as asked, the requests are used up, or `may_go_on` says no.
+    """Run rates until the interval is as narrow as asked, the requests are used up, or `may_begin` says no.
 
     Where:    trial(rate, num_requests, seed) runs so many requests at the rate; one seed is one unit-rate schedule and one set
-              of lengths at every rate
-    Raises:   what `trial` raises; an interruption (Ctrl-C) ends the search with what is known, if anything is
+              of lengths at every rate; may_begin is asked before each run, with its rate and requests
+    Raises:   what `trial` raises; a WorldError and an interruption (Ctrl-C) end the search with what is known, if anything is
     """
     search = _Search(trial, plan, say or (lambda _text: None))
-    while (may_go_on is None or may_go_on()) and (rate := search.next_rate()) is not None:
+    while (rate := search.next_rate()) is not None and search.can_begin(rate, may_begin):
         try:
             search.run(rate)
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, WorldError) as stop:
             found = search.found()
             if not found.trials:
                 raise
-            return replace(found, is_interrupted=True)
+            is_interrupted = isinstance(stop, KeyboardInterrupt)
+            trouble = None if is_interrupted else str(stop)
+            return replace(found, is_interrupted=is_interrupted, trouble=trouble, stopped_by=None)
     return search.found()
 
 
@@ -220,6 +238,7 @@ class _Search:
         self._dispersion = 1.0
         self._most_rate = plan.most_rate
         self._client_limit: str | None = None
+        self._out_of: Stop | None = None
 
     def run(self, rate: float) -> None:
         """One more run at this rate, and every verdict anew."""
@@ -244,15 +263,28 @@ class _Search:
             (each.rate for each in self._tried.values() if each.rate < tried.rate and each.runs), default=0.0
         )
 
+    def can_begin(self, rate: float, may_begin: Callable[[float, int], bool] | None) -> bool:
+        """Whether one more run at this rate is within the requests that may be sent, and may be begun.
+
+        Raises:   RequestError where not even the first run is
+        """
+        most, asked = self._plan.max_requests, self._look(self._tried.get(rate) or RateTried(rate))
+        if not self._num_sent and asked > most:
+            raise RequestError(
+                f"the first run of the search, at {rate:.4g} requests/s, has {asked} requests, and at most {most} may be sent; "
+                "allow more"
+            )
+        if self._num_sent + asked > most:
+            self._out_of = Stop.REQUESTS
+        elif may_begin is not None and not may_begin(rate, asked):
+            self._out_of = Stop.TIME
+        return self._out_of is None
+
     def next_rate(self) -> float | None:
         """The rate that tells most; None when the search is over."""
         plan, most = self._plan, self._most_rate
         low, high = self._ends()
-        if most <= 0 or self._num_sent >= plan.max_requests:
-            return None
-        if self._answer(low, high) in (Answer.NONE_PASSES, Answer.ALL_PASS):
-            return None
-        if low is not None and high is not None and self._is_narrow(low, high):
+        if most <= 0 or self._num_sent >= plan.max_requests or self._is_done(low, high):
             return None
         rates = sorted(each.rate for each in self._tried.values() if each.runs)
         if not rates:
@@ -261,9 +293,8 @@ class _Search:
         if len(good) == len(rates):
             return most if rates[-1] >= most else self._new(min(rates[-1] * _STRIDE, most))
         if not good:
-            return (
-                plan.least_rate if rates[0] <= plan.least_rate else self._new(max(rates[0] / _STRIDE, plan.least_rate))
-            )
+            lower = max(rates[0] / _STRIDE, plan.least_rate)
+            return lower if rates[0] <= plan.least_rate else self._new(lower)
         above, below = low or max(rates[0] / _STRIDE, plan.least_rate), high or min(rates[-1] * _STRIDE, most)
         is_open = low is None or high is None
         step = max(_AIM * plan.half_width, _FIRST_STEP if is_open else _NARROWING * (below - above) / (below + above))
@@ -325,7 +356,10 @@ class _Search:
     def _ends(self) -> tuple[float | None, float | None]:
         return ends_of(self._tried.values())
 
-    def _is_narrow(self, low: float, high: float) -> bool:
+    def _is_done(self, low: float | None, high: float | None) -> bool:
+        """Whether the interval is as narrow as asked, or no rate can pass or fail."""
+        if low is None or high is None:
+            return self._answer(low, high) is not Answer.UNKNOWN
         return (high - low) / (high + low) <= self._plan.half_width
 
     def _words(self) -> str:
@@ -337,9 +371,11 @@ class _Search:
         """What all runs say together."""
         low, high = self._ends()
         tried = tuple(sorted((each for each in self._tried.values() if each.runs), key=lambda each: each.rate))
+        ran_out = Stop.REQUESTS if self._num_sent >= self._plan.max_requests else self._out_of or Stop.RATES
         return CapacityFound(
-            self._answer(low, high), low, high, tried, self._num_sent, self._dispersion, self._plan, self._client_limit
-        )
+            self._answer(low, high), low, high, tried, self._num_sent, self._dispersion, self._plan, self._client_limit,
+            stopped_by=Stop.DONE if self._is_done(low, high) else ran_out,
+        )  # fmt: skip
 
     def _answer(self, low: float | None, high: float | None) -> Answer:
         if low is not None and high is not None:

@@ -123,7 +123,7 @@ def _run_of(session: Session, workload: Workload, result: LoadResult, is_interru
         endpoint=session.target.endpoint.value,
         versions=software_versions(),
         arrivals=prove(records, workload, session.options, is_interrupted),
-        window=window_of(records, workload, result.measured_s),
+        window=window_of(records, workload, result.measured_s, is_interrupted, session.request.objective),
         server=session.server_metrics,
         prompts=prompts,
         cache=cache,
@@ -175,12 +175,24 @@ def check_prompts(
 
 
 def window_of(
-    records: Sequence[RequestRecord], workload: Workload, measured_s: tuple[float, float] | None
+    records: Sequence[RequestRecord],
+    workload: Workload,
+    measured_s: tuple[float, float] | None,
+    is_interrupted: bool = False,
+    objective: Objective | None = None,
 ) -> TokenWindow | None:
-    """What happened while the load was measured, or steady where no duration was given."""
-    concurrency = workload.arrival.concurrency if isinstance(workload.arrival, ClosedLoop) else None
-    interval = measured_s or steady_interval(records, concurrency)
-    return None if interval is None else token_window(records, *interval)
+    """What happened while the load was measured, or steady where no duration was given; by the time that ran."""
+    if measured_s is None:
+        arrival = workload.arrival
+        if isinstance(arrival, ClosedLoop):
+            interval = steady_interval(records, arrival.concurrency, arrival.think_s > 0)
+        else:
+            interval = steady_interval(records)
+        return None if interval is None else token_window(records, *interval, objective)
+    begin_s, end_s = measured_s
+    if is_interrupted:
+        end_s = min(end_s, max((record.end_s for record in records), default=begin_s))
+    return token_window(records, begin_s, end_s, objective)
 
 
 def prove(

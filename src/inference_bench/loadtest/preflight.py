@@ -3,7 +3,7 @@
 In:   a Target as a person gave it
 Out:  the Target with the model that is served; else an error that says what is wrong and what to try
 Leaves out: what a server refuses of a request's body (measure.warmup)
-Read next by: loadtest.session.
+Read next by: session.
 
 Only what is in doubt is asked for: a server that lists the model is believed. Where the list says otherwise, one request for
 one token decides, since some servers take any name, and some list nothing. Messages never hold a key, and name no option.
@@ -45,7 +45,7 @@ def preflight(target: Target, timeout_s: float = 120.0) -> Target:
         if target.endpoint.is_openai or _is_dead(target, wait_s):
             raise
         return target
-    names = served_names(listed)
+    names = _safe_names(target, listed)
     if names and (target.model is None or target.model in names):
         return target if target.model is not None or not target.endpoint.is_openai else replace(target, model=names[0])
     if not _answers(target, timeout_s):
@@ -60,7 +60,7 @@ def explain(target: Target, timeout_s: float = 120.0) -> RequestError | ServerEr
         listed, route = ask(target, "GET", target.models_path, wait_s), ask(target, "POST", target.path, wait_s)
     except Unanswered as failure:
         return failure
-    where, names = target.address, served_names(listed)
+    where, names = target.address, _safe_names(target, listed)
     if listed.wants_key or route.wants_key:
         what = "the API key that was given" if target.secret_headers else "a request without an API key"
         return ServerError(
@@ -83,6 +83,11 @@ def served_names(listed: Reply) -> list[str]:
         return []
     names = [model.get("id") for model in models if isinstance(model, dict)]
     return [name.encode("utf-8", "replace").decode() for name in names if isinstance(name, str) and name]
+
+
+def _safe_names(target: Target, listed: Reply) -> list[str]:
+    """The served names, without any in which the server says a key or a header's value again: names go into files."""
+    return [name for name in served_names(listed) if target.hide_secrets(name) == name]
 
 
 def listing(names: Sequence[str], asked: str) -> str:

@@ -27,7 +27,6 @@ from inference_bench.units import MEBI
 
 _MOST_BYTES: Final = 4 * MEBI
 _PLAIN_TO_TLS: Final = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNKNOWN_PROTOCOL", "PACKET_LENGTH_TOO_LONG")
-_TLS_ALERT: Final = b"\x15\x03"
 _HTML: Final = ("text/html", "application/xhtml+xml")
 
 
@@ -37,12 +36,11 @@ class Unanswered(ServerError):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What a server answered at a path.
+    """What a server answered.
 
     Where:    value is its JSON, None where it was none
     """
 
-    path: str
     status: int
     content_type: str
     value: object = None
@@ -80,7 +78,7 @@ def ask(target: Target, method: str, path: str, timeout_s: float) -> Reply:
         connection.request(method, address.base_path + path, headers=headers | dict(target.secret_headers))
         with connection.getresponse() as response:
             content_type = (response.headers.get_content_type() or "").lower()
-            return Reply(path, response.status, content_type, _json(response.read(_MOST_BYTES), content_type))
+            return Reply(response.status, content_type, _json(response.read(_MOST_BYTES), content_type))
     except (OSError, http.client.HTTPException) as error:
         raise Unanswered(_reason(target, error, late.is_set(), timeout_s)) from None
     finally:

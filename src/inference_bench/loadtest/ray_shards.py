@@ -3,7 +3,7 @@
 In:   a Target, a Workload, LoadOptions, how many shards
 Out:  ShardedResult, with each shard's machine and how far its clock may be off
 Leaves out: what a shard does (shards_work), processes of one machine without Ray (shards)
-Read next by: loadtest.session, capacity.
+Read next by: session.
 
 Each machine has a clock of its own. It is compared with this one by asking, which bounds the offset by half a round trip; shards
 then keep the run's time themselves, and that bound stands in the result: latencies are differences of one machine's times and
@@ -14,6 +14,7 @@ interface, and ended again.
 
 from __future__ import annotations
 
+import os
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -23,10 +24,9 @@ from typing import Any, Final
 
 from inference_bench.errors import InferenceBenchError, MeasurementError
 from inference_bench.loadtest.shards_clock import ClockCheck, check_clock, shift_of
-from inference_bench.loadtest.shards_merge import ShardedResult, merge
+from inference_bench.loadtest.shards_merge import ShardedResult, merge, require_whole
 from inference_bench.loadtest.shards_work import (
     Secrets,
-    ShardLost,
     ShardOutcome,
     ShardRun,
     ShardTask,
@@ -35,7 +35,7 @@ from inference_bench.loadtest.shards_work import (
     reserve_used,
 )
 from inference_bench.measure.jobs import FIRST_FILL_S
-from inference_bench.measure.load import LoadInterrupted, LoadOptions
+from inference_bench.measure.load import LoadOptions
 from inference_bench.measure.target import Target
 from inference_bench.simulate.processes import usable_cpus
 from inference_bench.simulate.ray_tasks import import_ray, start_ray
@@ -45,6 +45,7 @@ _LEAD_S: Final = FIRST_FILL_S + 1.0  # from the word to begin until the first re
 _START_S: Final = 120.0
 _STOP_S: Final = 15.0
 _LOOK_S: Final = 0.5
+_CONNECT_S: Final = 10.0
 
 
 class RayShard:
@@ -95,13 +96,7 @@ def run_on_ray_shards(
     reserve_used(options, workload, result.records)
     for record in result.records if options.writer is not None else ():
         options.writer(record)  # type: ignore[misc]
-    if is_interrupted:
-        raise LoadInterrupted(result)
-    if (failed := next((outcome.error for outcome in outcomes if outcome.error is not None), None)) is not None:
-        raise failed
-    if shards.lost is not None:
-        raise ShardLost(shards.lost)
-    return result
+    return require_whole(result, outcomes, is_interrupted, shards.lost)
 
 
 @contextmanager
@@ -109,12 +104,29 @@ def _ray_at_hand(num_shards: int | None) -> Iterator[Any]:
     ray = import_ray("load tests")
     is_own = not ray.is_initialized()
     if is_own:
+        _require_cluster(os.environ.get("RAY_ADDRESS", ""))
         start_ray(ray, num_shards or usable_cpus())
     try:
         yield ray
     finally:
         if is_own:
             ray.shutdown()
+
+
+def _require_cluster(address: str) -> None:
+    """Something listens where a cluster is said to be; Ray itself would ask for minutes.
+
+    Raises:   MeasurementError
+    """
+    host, _, port = address.rpartition("://")[2].rpartition(":")
+    if not host or not port.isdigit():
+        return  # none is named, or in a form of Ray's own
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_S).close()
+    except (OSError, OverflowError):
+        raise MeasurementError(
+            f"no Ray cluster answers at {address[:80]!r}, which RAY_ADDRESS names; start it, or unset the variable"
+        ) from None
 
 
 class _RayShards:

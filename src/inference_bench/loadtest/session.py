@@ -2,19 +2,19 @@
 
 In:   LoadRequest
 Out:  Session, whose `send` measures one workload after another in the same run
-Leaves out: what is asked at each part (flow: one workload; sweep: many), what it means (metrics)
-Read next by: flow, sweep.
+Leaves out: what is asked at each part (flow: one workload; sweep and capacity_run: many), what it means (metrics)
+Read next by: flow, sweep, capacity_run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, TypeAlias
 
-from inference_bench.errors import MeasurementError, RequestError, RunFolderError
+from inference_bench.errors import MeasurementError, RequestError, StorageError
 from inference_bench.loadtest.preflight import explain, preflight
 from inference_bench.loadtest.progress import ProgressMeter
 from inference_bench.loadtest.ray_shards import run_on_ray_shards
@@ -24,8 +24,9 @@ from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.gpu_telemetry import GpuTelemetry, GpuWatch
 from inference_bench.measure.http1 import RunClock, Timeouts
 from inference_bench.measure.load import LoadOptions, LoadResult, count_possible_in_flight, run_load
+from inference_bench.measure.prompt_checks import kept_of_prompts
 from inference_bench.measure.prompt_sources import PromptTemplate
-from inference_bench.measure.prompts import PromptMaker, PromptSource
+from inference_bench.measure.prompts import PromptMaker, PromptSource, UnlikelyCountError
 from inference_bench.measure.server_metrics import ServerMetrics
 from inference_bench.measure.server_metrics_watch import ServerWatch
 from inference_bench.measure.store import RecordWriter, RunFolder, read_progress
@@ -92,7 +93,10 @@ class LoadRequest:
 
 @dataclass(slots=True)
 class Session:
-    """A load test under way."""
+    """A load test under way.
+
+    Where:    has_failed says that a part of it failed and that this is said already, so that the end is quiet
+    """
 
     request: LoadRequest
     target: Target
@@ -103,6 +107,7 @@ class Session:
     meter: ProgressMeter
     watch: ServerWatch | None = None
     gpu_watch: GpuWatch | None = None
+    has_failed: bool = False
 
     @property
     def gpu(self) -> GpuTelemetry | None:
@@ -124,15 +129,12 @@ class Session:
         self._remember(workload, group)
         options = replace(self.options, group=group)
         planned = 0 if options.duration_s is not None and isinstance(workload.arrival, ClosedLoop) else len(workload)
-        self.meter.begin("" if group == ONLY_GROUP else group, planned, options.all_s)
-        if self.request.on_ray:
-            sharded = replace(options, progress=self.meter.count)
-            return run_on_ray_shards(self.target, workload, sharded, self.request.processes or None)
-        if self.request.processes == 1:
-            return run_load(self.target, workload, options)
+        length_s = None if options.duration_s is None else options.warm_s + options.duration_s
+        self.meter.begin("" if group == ONLY_GROUP else group, planned, length_s)
+        if self.request.on_ray or self.request.processes != 1:
+            options = replace(options, progress=self.meter.count)
         folder = self.folder if group == ONLY_GROUP else None  # each process has one journal in a folder
-        sharded = replace(options, progress=self.meter.count)
-        return run_sharded(self.target, workload, sharded, self.request.processes, folder)
+        return send_as_asked(self.request, self.target, workload, options, folder)
 
     def _remember(self, workload: Workload, group: str) -> None:
         """Keep what is asked with the run, unless that alone would fill the folder."""
@@ -142,23 +144,41 @@ class Session:
             self.folder.update_meta({META_KEY: asked})
 
 
+def send_as_asked(
+    request: LoadRequest, target: Target, workload: Workload, options: LoadOptions, folder: RunFolder | None = None
+) -> LoadResult:
+    """Send one workload: in this process, in several, or on a Ray cluster.
+
+    Where:    with a folder each of several processes writes its own journal there; else records are written at the end
+    Raises:   see `run_load`, `run_sharded`, `run_on_ray_shards`
+    """
+    if request.on_ray:
+        return run_on_ray_shards(target, workload, options, request.processes or None)
+    if request.processes == 1:
+        return run_load(target, workload, options)
+    return run_sharded(target, workload, options, request.processes, folder)
+
+
 @contextmanager
 def open_session(
     request: LoadRequest,
     say: Callable[[str], None],
     resume: Path | None = None,
     about: Mapping[str, object] | None = None,
+    finished: Collection[str] = (),
 ) -> Iterator[Session]:
     """Reach the server, make or reopen the run folder, and warm up.
 
     Where:    `about` is what else is to be known about the run; resume is the folder of a run that was cut short, in
-              which what had not ended is measured again
+              which all groups but the finished ones are measured again
     Raises:   RequestError, ServerError, MeasurementError, StorageError, RunFolderError
     """
     target = _target_of(request)
     floor = measure_client_floor()
-    folder, writer, clock, salt = _new_folder(request.runs) if resume is None else _reopen(resume)
-    folder.update_meta({"target": target.base_url, "served_model": target.model, "seed": request.seed, **(about or {})})
+    folder, writer, clock, salt = _new_folder(request.runs) if resume is None else _reopen(resume, finished)
+    said = kept_of_prompts(request.prompt_source, request.template, request.document_schema)
+    known = {"target": target.base_url, "served_model": target.model, "seed": request.seed, "prompts": said}
+    folder.update_meta({**known, **(about or {})})
     meter = ProgressMeter(say, clock)
 
     def keep(record: RequestRecord) -> None:
@@ -174,6 +194,8 @@ def open_session(
         has_talks = request.workload is not None and request.workload.requests.session is not None
         try:
             warm = warm_up(target, prompts, options, with_messages=has_talks and target.endpoint is Endpoint.CHAT)
+        except UnlikelyCountError:  # it does answer
+            raise
         except MeasurementError as failure:
             raise MeasurementError(f"{failure}; {explain(target, request.timeout_s)}") from None
         watch = None
@@ -181,7 +203,11 @@ def open_session(
             watch = ServerWatch(warm.target, clock, folder.path, path=request.scrape_path)
         gpu = GpuWatch(clock, folder.path) if target.address.is_this_machine else None
         with watch or nullcontext(), gpu or nullcontext():
-            yield Session(request, warm.target, folder, floor, warm.dropped_fields, options, meter, watch, gpu)
+            session = Session(request, warm.target, folder, floor, warm.dropped_fields, options, meter, watch, gpu)
+            yield session
+        if session.has_failed:
+            with suppress(StorageError):
+                writer.close()
 
 
 def _options_of(
@@ -216,20 +242,11 @@ def _new_folder(runs: Path) -> _Opened:
     return folder, folder.open_writer(), RunClock(), ""
 
 
-def _reopen(run: Path) -> _Opened:
+def _reopen(run: Path, finished: Collection[str]) -> _Opened:
     """The folder of a sweep that was cut short, a clock that goes on behind its records, and what new prompts differ by."""
     folder, progress = RunFolder.open(run), read_progress(run)
-    finished = _finished_groups(folder)
     writer = folder.resume_writer([group for group in progress.groups if group not in finished])
     return folder, writer, _clock_behind(progress.last_s + _AFTER_RESUME_S), f"/{progress.num_resumed + 1}"
-
-
-def _finished_groups(folder: RunFolder) -> frozenset[str]:
-    sweep = folder.read_meta().get("sweep")
-    finished = sweep.get("finished") if isinstance(sweep, dict) else None
-    if not isinstance(finished, dict):
-        raise RunFolderError(f"{folder.path} holds no sweep; only a sweep that was cut short can be resumed")
-    return frozenset(finished)
 
 
 def _clock_behind(begin_s: float) -> Callable[[], float]:
@@ -267,10 +284,11 @@ def workload_of(request: LoadRequest) -> Workload:
 
 
 def require_measured(workload: Workload, request: LoadRequest) -> None:
-    """Refuse a schedule of which nothing would be measured.
+    """Refuse a warm-up without end, and a schedule of which nothing would be measured.
 
     Raises:  RequestError
     """
+    _require_at_most(request.warmup_requests, MOST_REQUESTS, "warm-up requests")
     if not isinstance(workload.arrival, OpenLoop):
         return
     last_s = workload.arrival.times_s[-1]

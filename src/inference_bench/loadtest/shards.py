@@ -3,7 +3,7 @@
 In:   a Target, a Workload, LoadOptions, how many processes
 Out:  ShardedResult: the raw records of all, the health of the worst, each process's own beside it
 Leaves out: other machines (ray_shards), what a process does (shards_work)
-Read next by: loadtest.session, capacity.
+Read next by: session.
 
 Processes are spawned, never forked, and begin together: on one machine perf_counter is one clock for all of them where the
 system's monotonic clock stands behind it, as on Linux, which is checked by asking. Each writes a journal of its own, so that
@@ -26,10 +26,9 @@ from typing import Any, Final
 
 from inference_bench.errors import MeasurementError
 from inference_bench.loadtest.shards_clock import ClockCheck, check_clock, shift_of
-from inference_bench.loadtest.shards_merge import ShardedResult, merge
+from inference_bench.loadtest.shards_merge import ShardedResult, merge, require_whole
 from inference_bench.loadtest.shards_work import (
     Secrets,
-    ShardLost,
     ShardOutcome,
     ShardRun,
     ShardTask,
@@ -38,7 +37,7 @@ from inference_bench.loadtest.shards_work import (
     reserve_used,
 )
 from inference_bench.measure.jobs import FIRST_FILL_S
-from inference_bench.measure.load import LoadInterrupted, LoadOptions
+from inference_bench.measure.load import LoadOptions
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import Target
 from inference_bench.simulate.processes import (
@@ -82,14 +81,8 @@ def run_sharded(
     if folder is None and options.writer is not None:
         for record in result.records:
             options.writer(record)
-    if is_interrupted:
-        raise LoadInterrupted(result)
-    if (failed := next((outcome.error for outcome in outcomes if outcome.error is not None), None)) is not None:
-        raise failed
-    if shards.lost is not None:
-        kept = "" if folder is None else f"; what was measured by then is kept in {folder.path}"
-        raise ShardLost(f"{shards.lost}{kept}")
-    return result
+    kept = "" if folder is None else f"; what was measured by then is kept in {folder.path}"
+    return require_whole(result, outcomes, is_interrupted, None if shards.lost is None else f"{shards.lost}{kept}")
 
 
 @dataclass(slots=True)

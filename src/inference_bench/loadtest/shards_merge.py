@@ -3,7 +3,7 @@
 In:   ShardOutcomes
 Out:  ShardedResult, a LoadResult that knows its parts
 Leaves out: percentiles: they are computed from the records of all, never from those of each
-Read next by: shards, ray_shards; report.
+Read next by: shards, ray_shards, flow.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from inference_bench.loadtest.shards_clock import ClockCheck
-from inference_bench.loadtest.shards_work import ShardOutcome
+from inference_bench.loadtest.shards_work import ShardLost, ShardOutcome
 from inference_bench.measure.client_health import ClientHealth, ErrorBound, GcPauses
 from inference_bench.measure.kernel_stamps import StampSource
-from inference_bench.measure.load import LoadResult
+from inference_bench.measure.load import LoadInterrupted, LoadResult
 from inference_bench.measure.target import Target
 from inference_bench.metrics import (
     chunk_gaps_s,
@@ -72,6 +72,23 @@ def merge(
     )
 
 
+def require_whole(
+    result: ShardedResult, outcomes: Sequence[ShardOutcome], is_interrupted: bool, lost: str | None
+) -> ShardedResult:
+    """The result, where every shard came to its end.
+
+    Where:    lost says which shard did not, and why
+    Raises:   LoadInterrupted where the person stopped them; the first shard's error; ShardLost
+    """
+    if is_interrupted:
+        raise LoadInterrupted(result)
+    if (failed := next((outcome.error for outcome in outcomes if outcome.error is not None), None)) is not None:
+        raise failed
+    if lost is not None:
+        raise ShardLost(lost)
+    return result
+
+
 def merge_health(
     records: Sequence[RequestRecord], outcomes: Sequence[ShardOutcome], lags_s: Sequence[float]
 ) -> ClientHealth:
@@ -104,6 +121,8 @@ def merge_health(
         cpu_share=_largest([health.cpu_share for health in every]),
         error_bounds=_bounds(records, every),
         loop=", ".join(sorted({health.loop for health in every})),
+        gather_s=max(health.gather_s for health in every),
+        closing_fraction=max((h.closing_fraction for h in every if h.closing_fraction is not None), default=None),
     )
 
 

@@ -17,23 +17,27 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.arrival_proof import ArrivalProof
-from inference_bench.errors import MeasurementError, RequestError
+from inference_bench.arrival_proof import ArrivalProof, Verdict
+from inference_bench.errors import RequestError, StorageError, WorldError
 from inference_bench.loadtest.flow import check_prompts, prove, referee_run, send_or_stop, window_of
 from inference_bench.loadtest.session import LoadRequest, Session, open_session, require_measured
+from inference_bench.loadtest.settle import Settler
 from inference_bench.measure.client_health import health_values
 from inference_bench.measure.floor import ClientFloor
 from inference_bench.measure.gpu_telemetry import GpuTelemetry
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
+from inference_bench.measure.openai_stream import one_line
 from inference_bench.measure.prompt_checks import CacheCheck, PromptCheck
 from inference_bench.measure.server_metrics import ServerMetrics
 from inference_bench.measure.software import software_versions
 from inference_bench.measure.store import RunFolder, read_records
+from inference_bench.measure.target import parse_address
 from inference_bench.metrics import Metrics, Objective, summarise
 from inference_bench.records import RequestRecord
 from inference_bench.referee import Refereed
 from inference_bench.token_window import TokenWindow
-from inference_bench.workload import Workload
+from inference_bench.units import format_seconds
+from inference_bench.workload import ClosedLoop, OpenLoop, Workload
 
 LEAST_GROWTH: Final = 0.05  # of the throughput, from one level to twice as much: below it the server is saturated
 GOODPUT_LEFT: Final = 0.9  # of the best: below it the server is past its best level
@@ -100,6 +104,19 @@ class SweepPoint:
     refereed: Refereed | None = None
 
     @property
+    def is_judged(self) -> bool:
+        """Whether saturation can be seen by it: a closed loop had a steady window, and as many in flight as asked."""
+        if not self.is_complete or not isinstance(self.workload.arrival, ClosedLoop):
+            return self.is_complete
+        return self.window is not None and self.arrivals.verdict is not Verdict.NOT_REACHED
+
+    @property
+    def good_per_s(self) -> float | None:
+        """Good requests a second in the window, over the same time as `throughput`; else over the whole level."""
+        window = self.window
+        return self.metrics.goodput_requests_per_s if window is None else window.good_requests_per_s
+
+    @property
     def throughput(self) -> float:
         """What saturation is seen by: tokens a second in the window, else completed requests a second.
 
@@ -153,7 +170,8 @@ def measure_sweep(
     asked = _asked(request, plan, first)
     finished = _finished(resume, asked)
     about = {"workload": first.name, "sweep": {"asked": asked, "finished": finished}}
-    with open_session(replace(request, workload=first), progress or (lambda _text: None), resume, about) as session:
+    say = progress or (lambda _text: None)
+    with open_session(replace(request, workload=first), say, resume, about, finished) as session:
         sweep = _Sweep(session, plan, workload_at, finished)
         sweep.run()
     return SweepRun(
@@ -177,8 +195,8 @@ def measure_sweep(
 
 
 def saturated_level(points: Sequence[SweepPoint]) -> float | None:
-    """The lowest level from which on no higher one gave more; None where the highest gave the most."""
-    by_level = sorted((point for point in points if point.is_complete), key=lambda point: point.level)
+    """The lowest level from which on no higher one gave more, of those that can be judged; None where the highest did."""
+    by_level = sorted((point for point in points if point.is_judged), key=lambda point: point.level)
     for place, point in enumerate(by_level):
         later = [further.throughput for further in by_level[place + 1 :]]
         if later and max(later) < (1 + LEAST_GROWTH) * point.throughput:
@@ -200,6 +218,7 @@ class _Sweep:
         self.notes: list[str] = []
         self.is_interrupted = False
         self._session, self._plan, self._workload_at = session, plan, workload_at
+        self._settler, self._has_sent = Settler(session), False
         self._finished = dict(finished)
         self._stored: dict[str, list[RequestRecord]] = {}
         if finished:
@@ -213,11 +232,11 @@ class _Sweep:
         if not self._plan.is_open:
             return
         level = self._plan.levels[-1]
-        while not self._is_saturated():
+        while self._can_judge(level) and not self._is_saturated():
             level = self._next(level * _STRIDE)
             if len(self.points) >= MOST_LEVELS or not self._measure(level):
                 return
-        for _ in range(NUM_PAST):
+        for _ in range(NUM_PAST if self.points[-1].is_judged else 0):
             level = self._next(level * _PAST_STRIDE)
             if not self._measure(level):
                 return
@@ -225,14 +244,21 @@ class _Sweep:
     def _next(self, level: float) -> float:
         return float(round(level)) if self._plan.axis is Axis.CONCURRENCY else level
 
+    def _can_judge(self, level: float) -> bool:
+        if not self.points[-1].is_judged:
+            self.notes.append(
+                f"{self._plan.axis} {level:g}: too few requests to judge it by, so the sweep ends here; ask for more of them"
+            )
+        return self.points[-1].is_judged
+
     def _is_saturated(self) -> bool:
         """Whether the last level gave hardly more than the best before it, or less of it in time."""
         if len(self.points) < 2:
             return False
         *before, last = self.points
         is_flat = last.throughput < (1 + LEAST_GROWTH) * max(point.throughput for point in before)
-        good = max(point.metrics.goodput_requests_per_s or 0.0 for point in before)
-        return is_flat or (last.metrics.goodput_requests_per_s or 0.0) < GOODPUT_LEFT * good
+        good = max(point.good_per_s or 0.0 for point in before)
+        return is_flat or (last.good_per_s or 0.0) < GOODPUT_LEFT * good
 
     def _measure(self, level: float) -> bool:
         """Measure one level, or take it from the folder; whether to go on."""
@@ -242,11 +268,13 @@ class _Sweep:
             return True
         try:
             require_measured(workload, self._session.request)
+            self._settle(level)
             result, is_interrupted = send_or_stop(self._session, workload, group)
-        except (MeasurementError, RequestError) as error:
+        except (WorldError, RequestError) as error:
             if not self.points:
                 raise
             self.notes.append(f"{self._plan.axis} {level:g}: {error}")
+            self._session.has_failed = isinstance(error, StorageError)
             return False
         except KeyboardInterrupt:
             if not self.points:
@@ -262,6 +290,17 @@ class _Sweep:
             asked = sweep["asked"] if isinstance(sweep, dict) else None
             self._session.folder.update_meta({"sweep": {"asked": asked, "finished": self._finished}})
         return not is_interrupted
+
+    def _settle(self, level: float) -> None:
+        """Let the server end what the level before left it with."""
+        if not self._has_sent:
+            self._has_sent = True
+            self._settler.learn()
+            return
+        last = self.points[-1]
+        found = self._settler.wait_after(last.records, self._session.request.duration_s)
+        if found is not None and found.is_worth_saying:
+            self.notes.append(found.said(f"{self._plan.axis} {level:g}"))
 
     def _point(
         self,
@@ -279,7 +318,7 @@ class _Sweep:
             group=self._plan.name_of(level),
             workload=workload,
             metrics=summarise(records, objective=self._session.request.objective),
-            window=window_of(records, workload, interval),
+            window=window_of(records, workload, interval, is_interrupted, self._session.request.objective),
             client=found["client"],
             arrivals=prove(records, workload, self._session.options, is_interrupted),
             records=tuple(records),
@@ -293,6 +332,7 @@ class _Sweep:
 def _asked(request: LoadRequest, plan: SweepPlan, first: Workload) -> dict[str, object]:
     """What must be the same for a sweep to be gone on with."""
     return {
+        "address": str(parse_address(request.url)),
         "endpoint": str(request.endpoint),
         "axis": plan.axis.value,
         "levels": list(plan.levels),
@@ -304,6 +344,7 @@ def _asked(request: LoadRequest, plan: SweepPlan, first: Workload) -> dict[str, 
         "cooldown_s": request.cooldown_s,
         "ramp_s": request.ramp_s,
         "workload": first.name,
+        "arrivals": first.arrival.process if isinstance(first.arrival, OpenLoop) else "closed loop",
         "requests": len(first),
         "prompt_tokens": sum(first.requests.prompt_tokens),
         "output_tokens": sum(first.requests.output_tokens),
@@ -318,12 +359,29 @@ def _finished(resume: Path | None, asked: Mapping[str, object]) -> dict[str, Any
     if resume is None:
         return {}
     sweep = RunFolder.open(resume).read_meta().get("sweep")
-    if not isinstance(sweep, dict) or not isinstance(sweep.get("asked"), dict):
+    if not isinstance(sweep, dict) or not all(isinstance(sweep.get(name), dict) for name in ("asked", "finished")):
         raise RequestError(f"{resume} holds no sweep; only a sweep that was cut short can be resumed")
     for name, value in asked.items():
-        if sweep["asked"].get(name) != value:
+        if (before := sweep["asked"].get(name)) != value:
             raise RequestError(
-                f"the sweep in {resume} was asked with {name.replace('_', ' ')} {sweep['asked'].get(name)!r}, and this one with "
-                f"{value!r}; ask the same to go on with it"
+                f"the sweep in {resume} was asked for {_in_words(name, before)}, and this one for {_in_words(name, value)}; "
+                f"ask the same to go on with it"
             )
-    return dict(sweep.get("finished") or {})
+    return dict(sweep["finished"])
+
+
+def _in_words(name: str, value: object) -> str:
+    """What was asked as it is said: `a duration of 3.00 s`, `the levels 1, 2`, `64 requests`."""
+    what = name.removesuffix("_s").replace("_", " ").replace("warmup", "warm-up").replace("cooldown", "cool-down")
+    if name == "is_open":
+        return "levels up to saturation and past it" if value else "the given levels only"
+    if value is None:
+        return f"no {what}"
+    if isinstance(value, list):
+        return f"the {what} {', '.join(f'{each:g}' if isinstance(each, int | float) else '?' for each in value)}"
+    if name in {"requests", "prompt_tokens", "output_tokens", "warmup_requests"}:
+        return f"{one_line(str(value))} {what}"
+    is_time = name.endswith("_s") and isinstance(value, int | float)
+    said = format_seconds(float(value)) if is_time and isinstance(value, int | float) else one_line(str(value))
+    article = "the" if what in {"address", "arrivals"} else "an" if what[0] in "aeiou" else "a"
+    return f"{article} {what} {'of ' if is_time else ''}{said}"

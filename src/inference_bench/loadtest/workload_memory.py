@@ -3,7 +3,7 @@
 In:   a Workload, before it is sent; later the JSON that was kept of it
 Out:  plain values for `meta.json`; the Asked that they stand for, and its arrival proof
 Leaves out: the prompts, and the lengths one by one; how requests ended (the journal)
-Read next by: session, report.
+Read next by: session, report (saved_load, exports).
 
 Arrival times are kept to the last bit, as base64 of doubles. A file that someone else may have written is not believed:
 what does not fit is None, and the run is shown without it.
