@@ -11,16 +11,16 @@ import pytest
 from browser.test_report_page import LOOK_AT_DRAWINGS, OVERFLOW, PAPER
 from inference_bench.charts import PALETTE
 from inference_bench.render import svg
-from report.load_samples import SAMPLES
+from report.load_samples import SAMPLES, capacity
 
 pytestmark = pytest.mark.browser
 
-NUM_CHARTS = {"calm": 2, "failing": 2, "sweep": 4, "bare": 1, "hostile": 2}
+NUM_CHARTS = {"calm": 2, "failing": 2, "sweep": 4, "closed": 4, "bare": 1, "hostile": 2, "capacity": 1}
 
 
 @cache
 def source(name: str) -> str:
-    return SAMPLES[name]().page(svg)
+    return capacity().page(svg) if name == "capacity" else SAMPLES[name]().page(svg)
 
 
 def opened(chrome: Any, folder: Path, name: str, width: int, scheme: str = "light") -> tuple[Any, list[str]]:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from random import Random
 
 from inference_bench.arrival_proof import prove_arrivals
+from inference_bench.loadtest.capacity import Limits
+from inference_bench.loadtest.capacity_run import CapacityRun
+from inference_bench.loadtest.capacity_search import Answer, CapacityFound, Judgement, RateTried, SearchPlan, Stop
 from inference_bench.loadtest.flow import LoadRun
 from inference_bench.loadtest.sweep import Axis, SweepPlan, SweepPoint, SweepRun
 from inference_bench.measure.client_health import ClientHealth, ErrorBound, GcPauses, health_values
@@ -18,15 +21,16 @@ from inference_bench.measure.floor import ClientFloor
 from inference_bench.measure.gpu_telemetry import GpuSample, GpuTelemetry
 from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.measure.machine_identity import MachineIdentity
+from inference_bench.measure.prompt_checks import CacheCheck
 from inference_bench.measure.server_metrics import ServerMetrics, ServerSample
 from inference_bench.metrics import summarise
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
 from inference_bench.referee import referee
 from inference_bench.report.html_pieces import Draw
-from inference_bench.report.load_page import LoadExtras, load_page, sweep_page
+from inference_bench.report.load_page import capacity_page, load_page, sweep_page
 from inference_bench.report.report_html import Provenance
-from inference_bench.token_window import token_window
+from inference_bench.token_window import steady_interval, token_window
 from inference_bench.workload import OpenLoop, Poisson, Requests, RequestShape, Workload, closed_loop
 from referee.runs import subject
 from report.sample import CHINESE, ESCAPE, LONG, QUOTES, SCRIPT
@@ -155,19 +159,17 @@ def run_of(
 @dataclass(frozen=True)
 class LoadSample:
     run: LoadRun
-    extras: LoadExtras = field(default_factory=LoadExtras)
 
     def page(self, draw: Draw | None = None) -> str:
-        return load_page(self.run, MADE, draw, self.extras)
+        return load_page(self.run, MADE, draw)
 
 
 @dataclass(frozen=True)
 class SweepSample:
     run: SweepRun
-    extras: LoadExtras = field(default_factory=LoadExtras)
 
     def page(self, draw: Draw | None = None) -> str:
-        return sweep_page(self.run, MADE, draw, self.extras)
+        return sweep_page(self.run, MADE, draw)
 
 
 def open_run(rate: float, count: int, num_lost: int = 0) -> tuple[list[RequestRecord], Workload]:
@@ -183,21 +185,18 @@ def calm() -> LoadSample:
 
 @cache
 def failing() -> LoadSample:
-    """More than it serves; some are turned away, and others have findings of their own."""
+    """More than it serves; some are turned away, and prompts were not new to it."""
     records, workload = open_run(40.0, 300, num_lost=15)
     health = replace(HEALTH, error_bounds=(ErrorBound("ttft_s", "p99", 0.05, 0.004),))
     gpu = GpuTelemetry((GpuSample(0.0, 0, 310.0, 1_980_000_000, 70 << 30, 0.97), GpuSample(1.0, 0, 330.0)))
-    extras = LoadExtras(
-        findings=("3 requests were faster than the bound of the machine allows: a warm prefix cache is likely",),
-        reading=("No prompt came twice",),
-    )
     server = said_by_server(records, trouble="the server's own metrics: no whole answer within 800 ms")
     run = replace(
         run_of(records, workload, health, server),
         refereed=referee(records, subject("qwen3-8b", "h100", "fp8")),
         gpu=gpu,
+        cache=CacheCheck(300, 300, 307_200, 9_000, 0, 40, 9_000, 15),
     )
-    return LoadSample(run, extras)
+    return LoadSample(run)
 
 
 @cache
@@ -228,6 +227,91 @@ def sweep() -> SweepSample:
     )  # fmt: skip
 
 
+def serve_closed(concurrency: int, count: int, slots: int = SLOTS) -> list[RequestRecord]:
+    """The same batch, asked again as soon as it has answered; the first three requests warm it up."""
+    came_s, waiting, running = list[float](), list[int](), dict[int, list[float]]()
+    done, now = list[RequestRecord](), 0.0
+    while len(done) < count:
+        while len(came_s) < count and len(waiting) + len(running) < concurrency:
+            waiting.append(len(came_s))
+            came_s.append(now + 0.001 if done else now)
+        new = waiting[: slots - len(running)]
+        del waiting[: len(new)]
+        running.update({index: [] for index in new})
+        now += 0.010 + 0.001 * len(running) + 0.015 * len(new)
+        for index, stamps in list(running.items()):
+            stamps.append(now)
+            if len(stamps) == OUTPUT:
+                done.append(ended(index, came_s[index], running.pop(index)))
+    return [replace(r, stage=Stage.WARMUP) if r.index in {0, 1, 2} else r for r in done]
+
+
+@cache
+def closed() -> SweepSample:
+    """A sweep of closed loops, each with its window; two requests of the last were stopped by this program."""
+    points, begin_s = list[SweepPoint](), 0.0
+    health = replace(HEALTH, error_bounds=(ErrorBound("chunk_gap_s", "p99", 0.02, 0.0),))
+    for level in (2, 4, 8, 16, 24):
+        workload = closed_loop("closed", [RequestShape(PROMPT, OUTPUT)], level, 6 * level + 3)
+        records = [moved(record, begin_s) for record in serve_closed(level, 6 * level + 3)]
+        records = [replace(r, document_valid=r.index != 5) for r in records]
+        if level == 24:
+            records = [replace(r, status=RequestStatus.CANCELLED) if (r.index or 0) > 144 else r for r in records]
+        begin_s = max(record.end_s for record in records) + 1.0
+        interval = steady_interval(records, level)
+        points.append(
+            SweepPoint(
+                level=float(level),
+                group=f"concurrency-{level}",
+                workload=workload,
+                metrics=summarise(records),
+                window=None if interval is None else token_window(records, *interval),
+                client=health_values(health),
+                arrivals=prove_arrivals(records, workload.arrival),
+                records=tuple(records),
+            )
+        )
+    plan = SweepPlan(Axis.CONCURRENCY, tuple(point.level for point in points))
+    return SweepSample(
+        SweepRun(
+            "http://127.0.0.1:8000", "qwen3-8b", "completions", plan, tuple(points), 8.0, FLOOR, (), RUN_DIR, MACHINE, VERSIONS
+        )
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class CapacitySample:
+    run: CapacityRun
+
+    def page(self, draw: Draw | None = None) -> str:
+        return capacity_page(self.run, MADE, draw)
+
+
+@cache
+def capacity() -> CapacitySample:
+    """A search that found its interval, and was not quite sure of one rate."""
+    tried = (
+        (10.0, 1_000, 1_000, Judgement.PASS),
+        (20.0, 2_000, 1_994, Judgement.PASS),
+        (21.0, 4_000, 3_958, Judgement.UNDECIDED),
+        (22.0, 2_000, 1_930, Judgement.FAIL),
+        (40.0, 400, 120, Judgement.FAIL),
+    )
+    trials = tuple(
+        RateTried(rate, num_requests=count, num_good=good, verdict=verdict, is_growing=rate == 40.0)
+        for rate, count, good, verdict in tried
+    )
+    found = CapacityFound(
+        Answer.INTERVAL, 20.0, 22.0, trials, 9_900, 2.5, SearchPlan(half_width=0.03), stopped_by=Stop.REQUESTS
+    )
+    return CapacitySample(
+        CapacityRun(
+            "http://127.0.0.1:8000", "qwen3-8b", "completions", Limits(ttft_p99_s=0.5), found, workload_of(schedule(1.0, 1)),
+            FLOOR, (), RUN_DIR, MACHINE, VERSIONS,
+        )
+    )  # fmt: skip
+
+
 def moved(record: RequestRecord, by_s: float) -> RequestRecord:
     return replace(
         record,
@@ -243,7 +327,7 @@ def bare() -> LoadSample:
     """A closed loop of which nothing came."""
     workload = closed_loop("bare", [RequestShape(PROMPT, OUTPUT)], 2, 4)
     records = [lost(ended(index, index * 1.0, (index + 0.5,))) for index in range(1, 5)]
-    return LoadSample(run_of(records, workload, ClientHealth(None, None)))
+    return LoadSample(replace(run_of(records, workload, ClientHealth(None, None)), window=None))
 
 
 @cache
@@ -263,13 +347,14 @@ def hostile() -> LoadSample:
         run_dir=Path("/home/somebody/runs") / "<b>",
         server=replace(server, server=SCRIPT, trouble=ESCAPE + QUOTES),
     )
-    return LoadSample(run, replace(sample.extras, findings=(SCRIPT, LONG, ESCAPE), reading=(QUOTES,)))
+    return LoadSample(run)
 
 
 SAMPLES: dict[str, Callable[[], LoadSample | SweepSample]] = {
     "calm": calm,
     "failing": failing,
     "sweep": sweep,
+    "closed": closed,
     "bare": bare,
     "hostile": hostile,
 }

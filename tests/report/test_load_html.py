@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 
-from inference_bench.arrival_proof import Verdict
+from inference_bench.arrival_proof import Verdict, prove_arrivals
 from inference_bench.charts import Spec
+from inference_bench.cli.load_page import write_load_page
+from inference_bench.loadtest.capacity_search import Answer
+from inference_bench.loadtest.settle import Settled
 from inference_bench.measure.prompt_checks import CacheCheck, PromptCheck
 from inference_bench.measure.server_metrics import ServerMetrics
 from inference_bench.metrics import Objective
 from inference_bench.records import RequestStatus
+from inference_bench.referee import Cause, Flag, Measure
 from inference_bench.report.html_pieces import NO_CHARTS
 from inference_bench.report.load_page import load_page, sweep_page
 from inference_bench.report.load_page_input import count_good
@@ -23,10 +29,13 @@ from report.load_samples import (
     OUTPUT,
     PROMPT,
     SAMPLES,
+    CapacitySample,
     LoadSample,
     SweepSample,
     bare,
     calm,
+    capacity,
+    closed,
     failing,
     hostile,
     sweep,
@@ -37,6 +46,18 @@ from report.sample import SCRIPT
 
 def fake(spec: Spec) -> str:
     return f"<svg><text>{spec['width']}</text></svg>"
+
+
+def specs(sample: LoadSample | SweepSample | CapacitySample) -> list[str]:
+    """Every drawing's specification, each at both widths."""
+    seen: list[str] = []
+
+    def draw(spec: Spec) -> str:
+        seen.append(str(spec))
+        return "<svg></svg>"
+
+    sample.page(draw)
+    return seen
 
 
 @cache
@@ -96,10 +117,14 @@ def test_the_figures_are_the_metrics_written_out() -> None:
     metrics, figures = calm().run.metrics, key_figures(drawn("calm"))
     assert metrics.ttft_s is not None
     assert metrics.itl_s is not None
-    assert figures["output rate"] == f"{format_number(metrics.output_tokens_per_s)} tokens/s"
+    window = calm().run.window
+    assert window is not None
+    assert figures["output rate"] == f"{format_number(window.output_tokens_per_s)} tokens/s"
     assert figures["TTFT, p99"] == format_seconds(metrics.ttft_s.p99)
     assert figures["ITL, p99"] == format_seconds(metrics.itl_s.p99)
     assert figures["good requests"] == f"{format_number(metrics.goodput_requests_per_s)} requests/s"
+    whole = f"{format_number(metrics.output_tokens_per_s)} output tokens/s over the whole run"
+    assert whole in Page(drawn("calm")).said()
     assert figures["completed"] == "300 of 300"
     assert figures["client's own error"] == "≤ 0.050 %"
 
@@ -113,7 +138,8 @@ def test_every_percentile_has_its_interval_and_samples() -> None:
     low, high = (
         format_seconds(end).split()[0] for end in (metrics.ttft_s.p50_interval.low, metrics.ttft_s.p50_interval.high)
     )
-    assert rows["TTFT"]["95 % of p50"] == f"{low} – {high} ms"
+    intervals = next(table for table in Page(drawn("calm")).tables if "95 % of p50" in table[0])
+    assert next(row for row in intervals if row[0] == "TTFT")[1] == f"{low} – {high} ms"
     assert rows["TTFT"]["p99"].endswith("†")  # 300 samples cannot bound a p99
     assert rows["ITL"]["samples"] == "6,900"
 
@@ -139,7 +165,7 @@ def test_what_must_not_be_missed_stands_above_all_else_the_client_first() -> Non
             "Findings Invalid: this client may have moved the p99 of TTFT",
             "Of 300 requests, 7 rejected, 8 timed out",
             "The server fell behind",
-            "3 requests were faster than the bound",
+            "A prefix cache held",
             "What the numbers say",
         )
     ]
@@ -152,12 +178,11 @@ def test_failures_are_in_the_second_view_and_in_the_endings() -> None:
     (never, *_) = [table for table in page.tables if table[0] == ["time", "p50", "p90", "p99", "requests"]]
     assert never[1][3:] == ["never", "300"]
     endings = {row["ending"]: row["requests"] for row in page.rows("ending")}
-    assert endings == {
-        **{"completed": "285", "failed": "0", "rejected": "7", "timed out": "8", "truncated": "0", "cancelled": "0"},
-        **{"good": "65", "completed, not good": "220"},
-    }
+    assert endings == {"completed": "285", "failed": "0", "rejected": "7", "timed out": "8", "truncated": "0"}
+    stood = {row["against the objective"]: row["requests"] for row in page.rows("against the objective")}
+    assert stood == {"good": "65", "completed, not good": "220", "not completed": "15"}
     assert page.tags.count(("tr", {"class": "finding"})) == 2
-    assert not [table for table in Page(drawn("calm")).tables if table[0][:2] == ["time", "p50"] and len(table[0]) == 5]
+    assert not [table for table in Page(drawn("calm")).tables if table[0][-1] == "requests" and table[0][0] == "time"]
 
 
 def test_broken_arrivals_are_a_finding() -> None:
@@ -241,9 +266,127 @@ def test_a_closed_loop_is_not_said_to_keep_up_or_fall_behind() -> None:
     workload = closed_loop("closed", [RequestShape(PROMPT, OUTPUT)], 2, 240)
     points = tuple(replace(point, workload=workload) for point in sweep().run.points)
     page = Page(sweep_page(replace(sweep().run, points=points), MADE, None))
-    assert {row["the server"] for row in page.rows("load")} == {"n/a"}
+    assert "the server" not in page.rows("load")[0]
     assert page.rows("load")[0]["load"] == "2 at once"
     assert "fell behind" not in page.said()
+
+
+def test_the_rates_of_a_sweep_are_those_of_each_steady_window_and_say_so() -> None:
+    page, figures, points = Page(drawn("closed")), key_figures(drawn("closed")), closed().run.points
+    rows = page.rows("load")
+    assert len(rows) == len(points) == 5
+    for row, point in zip(rows, points, strict=True):
+        assert point.window is not None
+        assert row["tok/s"] == format_number(point.window.output_tokens_per_s)
+        assert row["completed/s"] == format_number(point.window.requests_per_s)
+        assert row["tok/s"] != format_number(point.metrics.output_tokens_per_s)  # which has ramp and drain
+    assert figures["output rate"] in {f"{row['tok/s']} tokens/s" for row in rows}
+    assert "Completed/s, tok/s and good/s are of the steady window of each load." in page.said()
+    drawings = specs(closed())
+    assert f"at {rows[0]['tok/s']} output tokens/s" in drawings[0]
+    short = (replace(points[0], window=None), *points[1:])
+    said = Page(sweep_page(replace(closed().run, points=short), MADE, None)).said()
+    assert "steady window of each load, but of the whole run at 2 at once, too short for one." in said
+
+
+def test_a_closed_loop_is_never_said_to_send_at_a_rate() -> None:
+    drawings = specs(closed())
+    said = Page(drawn("closed")).said()
+    assert len(drawings) == 8
+    assert "requests/s completed" in said
+    assert "requests/s sent" not in said
+    assert not [spec for spec in drawings if "sent requests/s" in spec]
+    assert "sent/s" not in Page(drawn("closed")).rows("load")[0]
+    assert "8.01 requests/s sent" in Page(drawn("calm")).said()
+
+
+def test_what_holds_of_one_load_says_at_which_and_counts_what_was_measured() -> None:
+    said = Page(drawn("closed")).said()
+    best = key_figures(drawn("closed"))
+    level = next(p for p in closed().run.points if f"At {p.level:g} at once: steady window" in said)
+    for words in ("this client kept up", "requests arrived as asked: closed loop of"):
+        assert f"At {level.level:g} at once: {words}" in said
+    assert f"{level.metrics.requests.sent} measured requests of 128 prompt" in said
+    assert level.metrics.requests.sent == len(level.workload.requests) - 3
+    assert best["most good requests"].endswith("requests/s")
+
+
+def test_a_load_that_was_not_reached_is_a_finding_and_never_said_to_be_as_asked() -> None:
+    *others, last = closed().run.points
+    asked = closed_loop("closed", [RequestShape(PROMPT, OUTPUT)], 48, len(last.workload.requests))
+    proof = prove_arrivals(last.records, asked.arrival)
+    assert proof.verdict is Verdict.NOT_REACHED
+    short = replace(last, workload=asked, arrivals=proof)
+    said = Page(sweep_page(replace(closed().run, points=(*others, short)), MADE, None)).said()
+    assert f"Findings At 24 at once: {proof.reasons[0]}" in said
+    assert "closed loop of 48, " not in said.partition("Charts")[2].partition("What users")[0]
+    alone = replace(calm().run, arrivals=proof)
+    said = Page(load_page(alone, MADE, None)).said()
+    assert f"Findings Fewer were in flight than asked: {proof.reasons[0]}" in said
+    assert "arrived as asked" not in said
+
+
+def test_requests_that_this_program_stopped_are_no_failures() -> None:
+    page, figures = Page(drawn("closed")), key_figures(drawn("closed"))
+    assert figures["completed"] == "322 of 322"
+    assert "2 more stopped by this program" in page.said()
+    assert (
+        "2 requests were stopped by this program before they ended: they count neither as good nor as failed"
+        in page.said()
+    )
+    assert "Findings" not in page.said().partition("documents valid")[0].replace(_WRONG_DOCUMENTS, "")
+    last = closed().run.points[-1]
+    alone = replace(
+        calm().run, records=last.records, metrics=last.metrics, workload=last.workload, arrivals=last.arrivals
+    )
+    endings = {row["ending"]: row for row in Page(load_page(alone, MADE, None)).rows("ending")}
+    assert list(endings) == ["completed", "failed", "rejected", "timed out", "truncated", "stopped by this program"]
+    assert endings["stopped by this program"]["requests"] == "2"
+    assert sum(float(row["share"].split()[0]) for row in endings.values()) == pytest.approx(100, abs=0.1)
+
+
+_WRONG_DOCUMENTS = "Findings 5 of 324 answers are no documents that fit the schema they were asked to."
+
+
+def test_documents_that_do_not_fit_are_a_finding_and_counted() -> None:
+    said = Page(drawn("closed")).said()
+    assert _WRONG_DOCUMENTS in said
+    assert "319 of 324 documents valid" in said
+    assert "documents valid" not in Page(drawn("calm")).said()
+
+
+def test_an_error_bound_of_nothing_is_said_in_words() -> None:
+    said, figures = Page(drawn("closed")).said(), key_figures(drawn("closed"))
+    assert figures["client's own error"] == "none"
+    assert said.count("no receive stamp is in doubt") == 3
+    assert "by at most" not in said
+    assert "≤" not in figures["client's own error"]
+
+
+def test_every_version_stands_there_once_and_lookups_are_folded_away() -> None:
+    source = drawn("calm")
+    page = Page(source)
+    assert page.said().count("3.11.7") == 1
+    assert sum(tag == "details" for tag, _ in page.tags) == 3
+    assert not [attributes for tag, attributes in page.tags if tag == "details" and "open" in attributes]
+
+
+def test_what_physics_holds_against_a_run_is_whole_sentences() -> None:
+    refereed = failing().run.refereed
+    assert refereed is not None
+    flag = Flag(
+        Cause.WARM_PREFIX_CACHE,
+        "a cache held the prompts",
+        (Measure.TTFT,),
+        3,
+        9,
+        2.0,
+        ("one is odd", "two is too"),
+        (),
+        (),
+    )
+    run = replace(calm().run, refereed=replace(refereed, flags=(flag,)))
+    assert "A cache held the prompts. One is odd. Two is too." in Page(load_page(run, MADE, None)).said()
 
 
 def test_a_load_whose_client_or_arrivals_cannot_be_trusted_is_a_finding() -> None:
@@ -255,11 +398,52 @@ def test_a_load_whose_client_or_arrivals_cannot_be_trusted_is_a_finding() -> Non
     assert "Findings" not in Page(drawn("sweep")).said()
 
 
+# ── a search for the capacity ──────────────────────────────────────────────────────────────────────
+
+
+def test_a_search_shows_its_interval_every_rate_and_what_may_be_doubted_of_it() -> None:
+    source = capacity().page(fake)
+    page, figures = require_a_page_that_stands_alone(source.replace("http://", "")), key_figures(source)
+    assert figures["capacity"] == "20.00 – 22.00 requests/s"
+    assert figures["half of the interval"] == "± 4.8 %"
+    assert [row["verdict"] for row in page.rows("rate")] == [
+        "pass", "pass", "not decided", "fail", "fail: ever more requests wait",
+    ]  # fmt: skip
+    assert "99 % of the requests within TTFT <= 500 ms" in page.said()
+    assert "the interval is wider than asked (± 4.8 %, not 3.0 %)" in page.said().lower()
+    assert "Doubts The interval is wider than asked" in page.said()
+    assert [row["good"] for row in page.rows("rate")][2] == "98.95 %"
+    assert NO_CHARTS in Page(capacity().page()).said()
+    unknown = replace(capacity().run.found, answer=Answer.UNKNOWN, low_rate=None, high_rate=None)
+    nothing = CapacitySample(replace(capacity().run, found=replace(unknown, trials=())))
+    assert key_figures(nothing.page(fake))["capacity"] == "n/a requests/s"
+    assert "<figure" not in nothing.page(fake)
+
+
+def test_a_search_is_written_as_a_page_like_any_run(tmp_path: Path) -> None:
+    file = tmp_path / "found.html"
+    options = Namespace(no_report=False, report=str(file), typed=("load", "--find-capacity"), command="load")
+    assert write_load_page(options, capacity().run) == file
+    assert key_figures(file.read_text(encoding="utf-8"))["capacity"] == "20.00 – 22.00 requests/s"
+
+
+def test_the_rates_that_were_tried_are_drawn_by_their_verdict_with_the_promise() -> None:
+    wide, _ = specs(capacity())
+    for words in ("kept the promise", "broke it", "not decided", "99.0 % promised", "1.00 % allowed"):
+        assert words in wide
+    assert "20.0 requests/s: 99.70 % good, kept the promise" in wide
+    assert wide.count("'series': 'not decided'") == 2  # once a panel
+
+
 def test_an_interrupted_run_and_what_could_not_be_measured_say_so_first() -> None:
     said = Page(load_page(replace(calm().run, is_interrupted=True), MADE, None)).said()
     assert "Findings The run was interrupted: this is what was measured by then." in said
     run = replace(sweep().run, notes=("rate 60: too many in flight",), is_interrupted=True)
     assert "Findings rate 60: too many in flight The run was interrupted" in Page(sweep_page(run, MADE, None)).said()
+    waited = Settled(0.01, is_idle=True).said("rate 6")
+    said = Page(sweep_page(replace(sweep().run, notes=(waited,)), MADE, None)).said()
+    assert "Findings" not in said
+    assert "Waited 10.0 ms before rate 6" in said.partition("Assumptions")[2]
 
 
 def test_prompts_that_were_cached_or_of_another_length_are_findings() -> None:
@@ -302,11 +486,11 @@ def test_good_missed_and_lost_requests_add_up_and_cancelled_ones_are_left_out() 
     assert count_good(cancelled, Objective()) == found
     strict = count_good(records, Objective(max_ttft_s=0.1))
     assert strict.good < found.good
-    assert strict.rule == "TTFT <= 0.1 s and every gap <= 0.1 s"
+    assert strict.rule == "TTFT <= 100 ms and every gap <= 100 ms"
 
 
-def test_a_page_needs_neither_server_nor_extras() -> None:
+def test_a_page_needs_neither_server_nor_window() -> None:
     page = Page(load_page(replace(calm().run, server=None, window=None), MADE, None))
     assert "The server kept up with the requests" in page.said()
-    assert "While the load was steady" not in page.said()
-    assert "While the load was steady, 10.0 s" in Page(drawn("calm")).said()
+    assert "Steady window" not in page.said()
+    assert "Steady window of 10.0 s" in Page(drawn("calm")).said()

@@ -9,7 +9,7 @@ Read next by: report.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from operator import sub
@@ -43,7 +43,6 @@ _MOST_GAPS: Final = 200_000  # of which a line is drawn
 _SHARES: Final = tuple(sorted({*(rank / 150 for rank in range(150)), *((980 + rank) / 1000 for rank in range(21))}))
 _NAMED: Final = ((0.5, "p50"), (0.9, "p90"), (0.99, "p99"))
 _HIGH_PX, _LOW_PX, _GAP_PX, _FOOT_PX, _LEFT_PX = 170, 130, 6, 46, 62
-Times = Callable[[RequestRecord], float | None]
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ from typing import Final
 
 from inference_bench.charts.grammar import LIGHT, WIDE_PX, Row, Spec, layer, nominal, place_legends, spoken
 from inference_bench.charts.panels import (
+    DASHED,
     Panel,
     Scale,
     Shown,
@@ -37,6 +38,7 @@ _BIN_STEPS: Final = (1, 2, 5)
 _MOST_STEPS: Final = 600
 _MOST_FAILURES: Final = 400
 _NUM_MOMENTS: Final = 40
+_UNBROKEN: Final = [1, 0]
 _STRIP: Final[Spec] = {"type": "rect", "color": LIGHT["paper"], "opacity": 0}
 _FLIGHT, _RUNNING, _WAITING = "in flight", "server: running", "server: waiting"
 _PLANNED, _SENT, _TOKENS, _CACHE = "planned sends", "sends", "output tokens", "server: cache"
@@ -45,8 +47,8 @@ _COLOURS: Final = {
     _RUNNING: LIGHT["c1"],
     _WAITING: LIGHT["c2"],
     _TOKENS: LIGHT["prefill"],
-    _PLANNED: LIGHT["muted"],
-    _SENT: LIGHT["ink"],
+    _SENT: LIGHT["muted"],
+    _PLANNED: LIGHT["ink"],
     _CACHE: LIGHT["c3"],
 }
 _FAILED: Final = frozenset(RequestStatus) - {RequestStatus.COMPLETED, RequestStatus.CANCELLED}
@@ -82,6 +84,7 @@ def load_timeline_chart(seen: Timeline | None, width_px: int = WIDE_PX) -> Spec 
         empty_frame(width_px),
         nominal("series", shown, [_COLOURS[name] for name in shown], symbolType="stroke", symbolSize=300),
     )
+    dash = nominal("series", shown, [DASHED if name == _PLANNED else _UNBROKEN for name in shown])
     panels = stacked(frame, _panels(seen), Scale(0.0, seen.length_s), "time since the first planned send", seconds_tick)
     place_of = dict(zip(_groups(seen), panels, strict=True))
     rows = [
@@ -99,7 +102,13 @@ def load_timeline_chart(seen: Timeline | None, width_px: int = WIDE_PX) -> Spec 
         _words(seen),
         panels,
         [
-            layer({"type": "line", "strokeWidth": 1.4, "interpolate": "step-after"}, rows, color=colour, order=order),
+            layer(
+                {"type": "line", "strokeWidth": 1.4, "interpolate": "step-after"},
+                rows,
+                color=colour,
+                strokeDash={**dash, "legend": colour["legend"]},
+                order=order,
+            ),
             layer(cross, crosses),
             spoken(_STRIP, list(_moments(seen, panels)), x2={"field": "x2"}, y2={"field": "y2"}),
         ],
@@ -108,7 +117,7 @@ def load_timeline_chart(seen: Timeline | None, width_px: int = WIDE_PX) -> Spec 
 
 def _groups(seen: Timeline) -> list[tuple[str, ...]]:
     """Which lines share a panel, of those that are there."""
-    groups = ((_FLIGHT, _RUNNING, _WAITING), (_TOKENS,), (_PLANNED, _SENT), (_CACHE,))
+    groups = ((_FLIGHT, _RUNNING, _WAITING), (_TOKENS,), (_SENT, _PLANNED), (_CACHE,))
     kept = (tuple(name for name in names if seen.lines.get(name)) for names in groups)
     return [names for names in kept if names]
 
@@ -117,7 +126,7 @@ def _panels(seen: Timeline) -> list[Shown]:
     titles = {
         _FLIGHT: ("requests in flight", number_tick),
         _TOKENS: ("output tokens/s", number_tick),
-        _PLANNED: ("sends, requests/s", number_tick),
+        _SENT: ("sends, requests/s", number_tick),
         _CACHE: ("cache in use", fraction_tick),
     }
     shown = []

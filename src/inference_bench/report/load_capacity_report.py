@@ -12,7 +12,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any
 
 from inference_bench.report.capacity_load_report import capacity_found_json, capacity_found_text
-from inference_bench.report.load_report import run_json
+from inference_bench.report.load_report import run_json, server_json, server_lines
 from inference_bench.report.text import printable, wrap
 
 if TYPE_CHECKING:
@@ -27,12 +27,12 @@ def capacity_run_json(result: CapacityRun) -> dict[str, Any]:
         **capacity_found_json(result.found, result.limits),
         "client": {"floor": dataclasses.asdict(result.floor)},
         "seed": result.workload.seed,
+        "server": server_json(result.server),
     }
 
 
 def capacity_run_text(result: CapacityRun) -> str:
     """The same for a terminal."""
     served = f"{result.target}, serving {printable(result.model or 'a model it does not name')}"
-    return "\n\n".join(
-        [wrap(served), capacity_found_text(result.found, result.limits), f"raw samples: {result.run_dir}"]
-    )
+    blocks = [wrap(served), capacity_found_text(result.found, result.limits), *map(wrap, server_lines(result.server))]
+    return "\n\n".join([*blocks, f"raw samples: {result.run_dir}"])

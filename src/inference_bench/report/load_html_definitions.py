@@ -2,6 +2,7 @@
 
 In:   Recomputed
 Out:  Tables, one a metric, each tool's reason to differ below
+Leaves out: cells and reasons, which the terminal shows too (proof_report)
 Read next by: load_html.
 """
 
@@ -11,13 +12,9 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inference_bench.definitions import METRICS, Recomputed
-from inference_bench.report.table import Cells, Column, Table
-from inference_bench.units import NOT_AVAILABLE, format_number, format_seconds
+from inference_bench.report.proof_report import definition_cells, tools_by_reason
+from inference_bench.report.table import Column, Table
 
-LETTERS: Final = (
-    "p planned send, s actual send, f first chunk, l last chunk, a and z those of the answer without reasoning, e end of the "
-    "reply; n tokens, k in the first chunk."
-)
 _NAMES: Final = {
     "ttft": "TTFT",
     "ttfa": "Time to first answer",
@@ -41,18 +38,6 @@ def _table(name: str, found: Sequence[Recomputed]) -> Table:
     is_time = any(one.rule.of for one in found)
     values = ("mean", "p50", "p99") if is_time else ("value",)
     columns = (Column("tool", "l"), Column("its word", "l"), Column("formula", "l"), *map(Column, values))
-    rows = tuple(
-        (one.rule.tool, one.rule.word or NOT_AVAILABLE, one.rule.formula, *_cells(one, is_time)) for one in found
-    )
-    tools: dict[str, list[str]] = {}
-    for one in found:
-        for reason in filter(None, (one.missing or one.rule.reason).split("; ")):
-            tools.setdefault(reason, []).append(one.rule.tool)
-    note = " ".join(f"{', '.join(named)}: {reason}." for reason, named in tools.items())
+    rows = tuple(definition_cells(one, is_time) for one in found)
+    note = " ".join(f"{', '.join(named)}: {reason}." for reason, named in tools_by_reason(found).items())
     return Table(name, columns, rows, note)
-
-
-def _cells(one: Recomputed, is_time: bool) -> Cells:
-    if not is_time:
-        return (format_number(one.value),)
-    return tuple(format_seconds(time_s) for time_s in (one.mean_s, one.p50_s, one.p99_s))

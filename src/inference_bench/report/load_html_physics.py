@@ -8,13 +8,14 @@ Read next by: load_html.
 
 from __future__ import annotations
 
-from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.referee import ClassBounds, Refereed, Verdict
 from inference_bench.report import html_pieces as pieces
+from inference_bench.report.load_page_pieces import broad
+from inference_bench.report.referee_report import length_span, share_words, subject_words
 from inference_bench.report.report_html import quiet
 from inference_bench.report.table import Cells, Column, Table
-from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds, format_si
+from inference_bench.units import format_count, format_number, format_seconds
 
 _COLUMNS = (
     Column("prompt tokens"),
@@ -39,12 +40,12 @@ def physics_html(found: Refereed | None) -> str:
             f"{found.verdict}: {format_count(found.num_above)} of {format_count(found.num_judged)} requests above",
         )
     ]
-    rows.append(("held to", _subject(found)))
+    rows.append(("held to", subject_words(found)))
     if (run := found.run) is not None:
         most = f"{format_number(run.output_tokens_per_s)} of at most {format_number(run.most_tokens_per_s)} output tokens/s"
         rows.append(("the run as a whole", f"{most}, with no more than {format_count(run.peak_in_flight)} in flight"))
     rows += [
-        (name, _share(values))
+        (name, share_words(values))
         for name, values in (("MBU of decoding", found.mbu), ("MFU of prompts", found.mfu))
         if values
     ]
@@ -52,7 +53,7 @@ def physics_html(found: Refereed | None) -> str:
     marked = frozenset(index for index, each in enumerate(classes) if each.num_above)
     table = Table("Each class of requests", _COLUMNS, tuple(map(_cells, classes)), _NOTE, marked)
     notes = "".join(map(quiet, found.notes))
-    return f"{pieces.facts(rows)}{pieces.table(table)}{notes}"
+    return f"{pieces.facts(rows)}{broad(pieces.table(table))}{notes}"
 
 
 _NOTE = (
@@ -60,25 +61,7 @@ _NOTE = (
 )
 
 
-def _subject(found: Refereed) -> str:
-    rates = f"{format_si(found.ceiling.bandwidth_bytes_per_s, 'B/s')}, {format_si(found.ceiling.peak_flops_per_s, 'FLOP/s')}"
-    devices = f"{found.devices} × " if found.devices > 1 else ""
-    return f"{found.model}, {found.weights} weights, {found.cache} cache, on {devices}{found.machine} ({rates})"
-
-
 def _cells(one: ClassBounds) -> Cells:
     times = (one.least_ttft_s, one.shortest_ttft_s, one.least_tpot_s, one.shortest_tpot_s)
-    lengths = map(_span, (one.prompt_tokens, one.cached_tokens, one.output_tokens))
+    lengths = map(length_span, (one.prompt_tokens, one.cached_tokens, one.output_tokens))
     return (*lengths, format_count(one.num_requests), *map(format_seconds, times), format_count(one.num_above))
-
-
-def _span(lengths: tuple[int, int] | None) -> str:
-    if lengths is None:
-        return NOT_AVAILABLE
-    low, high = map(format_count, lengths)
-    return low if low == high else f"{low} – {high}"
-
-
-def _share(values: Percentiles) -> str:
-    points = (("p50", values.p50), ("p90", values.p90), ("p99", values.p99))
-    return f"{', '.join(f'{name} {format_fraction(value)}' for name, value in points)} ({format_count(values.count)} requests)"

@@ -12,8 +12,9 @@ from collections.abc import Iterator, Sequence
 
 from inference_bench.arrival_proof import ArrivalProof
 from inference_bench.measure.kernel_stamps import StampSource
+from inference_bench.measure.machine_identity import MachineIdentity
 from inference_bench.report.load_page_input import Shown
-from inference_bench.report.load_tables import worst_bound
+from inference_bench.report.load_page_words import CLOSED, NO_DOUBT, in_flight_said, worst_bound
 from inference_bench.units import (
     NOT_AVAILABLE,
     format_bytes_binary,
@@ -25,8 +26,8 @@ from inference_bench.units import (
 from inference_bench.workload import ClosedLoop, Workload, summarise_arrivals
 
 
-def workload_words(workload: Workload) -> str:
-    """How requests were sent and how long they are."""
+def workload_words(workload: Workload, num_measured: int) -> str:
+    """How requests were sent, how many of them count, and how long they are."""
     arrival, requests = workload.arrival, workload.requests
     if isinstance(arrival, ClosedLoop):
         how = f"closed loop of {arrival.concurrency}"
@@ -36,9 +37,16 @@ def workload_words(workload: Workload) -> str:
         asked = rate.realised_rate if rate.nominal_rate is None else rate.nominal_rate
         how = f"open loop, {rate.process}, {format_number(asked)} requests/s"
     return (
-        f"{how}; {format_count(len(requests))} requests of {_lengths(requests.prompt_tokens)} prompt and "
+        f"{how}; {format_count(num_measured)} measured requests of {_lengths(requests.prompt_tokens)} prompt and "
         f"{_lengths(requests.output_tokens)} output tokens"
     )
+
+
+def workload_kind(workload: Workload) -> str:
+    """How requests come, whatever the rate, and how long they are."""
+    arrival, requests = workload.arrival, workload.requests
+    how = CLOSED if isinstance(arrival, ClosedLoop) else f"{summarise_arrivals(arrival).process} arrivals"
+    return f"{how}; {_lengths(requests.prompt_tokens)} prompt and {_lengths(requests.output_tokens)} output tokens"
 
 
 def _lengths(lengths: Sequence[int]) -> str:
@@ -67,21 +75,27 @@ def client_rows(run: Shown) -> Iterator[tuple[str, str]]:
     yield "floor of TTFT, against a server that does nothing", format_seconds(floor.ttft_s)
     yield "processor time a chunk", format_seconds(floor.chunk_cpu_s)
     if worst is not None:
-        yield "largest error bound", f"{format_fraction(worst[1], 2)}, {worst[0]}"
+        yield "largest error bound", f"{format_fraction(worst[1], 2)}, {worst[0]}" if worst[1] else NO_DOUBT
 
 
 def proof_rows(proof: ArrivalProof) -> Iterator[tuple[str, str]]:
     """What the verdict on the arrivals rests on."""
     yield "verdict", str(proof.verdict)
     yield "process", proof.process
-    yield "rate", f"{format_number(proof.realised_rate)} requests/s sent, {format_number(proof.asked_rate)} asked for"
+    is_closed = proof.process.startswith(CLOSED)
+    if not is_closed:
+        yield (
+            "rate",
+            f"{format_number(proof.realised_rate)} requests/s sent, {format_number(proof.asked_rate)} asked for",
+        )
     if proof.lateness is not None:
         late = proof.lateness
         times = (format_seconds(value) for value in (late.p50_s, late.p99_s, late.max_s))
         yield "sent after its plan, p50, p99 and most", ", ".join(times)
-        yield "drift", format_fraction(late.drift_fraction)
-    if proof.concurrency is not None:
-        here = proof.concurrency
+        yield "drift", format_fraction(None if late.drift_fraction is None else round(late.drift_fraction, 6))
+    if is_closed:
+        yield "in flight", in_flight_said(proof)
+    elif (here := proof.concurrency) is not None:
         yield "in flight, mean and most", f"{format_number(here.mean)}, {format_count(here.peak)}"
     for name, fit in (("plan", proof.plan_fit), ("sends", proof.send_fit)):
         if fit is not None:
@@ -96,15 +110,19 @@ def proof_rows(proof: ArrivalProof) -> Iterator[tuple[str, str]]:
 
 def condition_rows(run: Shown) -> Iterator[tuple[str, str]]:
     """On what, with what, and from what seed."""
-    machine, workload = run.machine, run.workload
+    workload = run.workload
     yield "server", run.target
     yield "model it names", run.model or NOT_AVAILABLE
     yield "route", run.endpoint
-    yield "workload", f"{workload.name}: {workload_words(workload)}"
+    yield "workload", f"{workload.name}: {workload_words(workload, run.metrics.requests.sent)}"
     yield "seed", str(workload.seed)
+    yield from machine_rows(run.machine)
+    yield "raw samples", str(run.run_dir)
+
+
+def machine_rows(machine: MachineIdentity) -> Iterator[tuple[str, str]]:
+    """Where this client ran."""
     yield "client machine", f"{machine.cpu_model or 'unnamed processor'}, {machine.architecture}, {machine.system}"
     yield "cores it may use", format_count(machine.num_usable_cores)
     yield "memory", format_bytes_binary(machine.memory_bytes)
     yield "load average before", format_number(machine.load_average_1min)
-    yield from ((name, said) for name, said in run.versions.items() if name != "system")
-    yield "raw samples", str(run.run_dir)

@@ -1,6 +1,6 @@
 """What does the page of a load run or of a sweep stand on?
 
-In:   LoadRun or SweepRun, and what the command knows besides
+In:   LoadRun or SweepRun
 Out:  Evidence: everything the page shows, computed once by the functions that own each figure
 Leaves out: words and looks (load_tables, load_html)
 Read next by: load_tables, load_html, load_page.
@@ -13,15 +13,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inference_bench.arrival_proof import ArrivalProof
+from inference_bench.arrival_proof import ArrivalProof, Verdict
 from inference_bench.arrival_proof.stability import LittleCheck, Stability, check_little, judge_stability
+from inference_bench.charts.load_curve import Delivered
 from inference_bench.charts.load_curve import LoadPoint as LoadPoint
 from inference_bench.definitions import Recomputed, recompute
 from inference_bench.measure.client_health import health_values
 from inference_bench.measure.floor import ClientFloor
 from inference_bench.measure.gpu_telemetry import GpuTelemetry
 from inference_bench.measure.machine_identity import MachineIdentity
-from inference_bench.measure.prompt_checks import CacheCheck, PromptCheck
+from inference_bench.measure.prompt_checks import DocumentsJudged, judge_documents, prompt_findings
 from inference_bench.measure.server_metrics import ServerMetrics, ServerSummary, summarise_server
 from inference_bench.measure.server_metrics_checks import ServerChecks, check_server
 from inference_bench.metrics import Metrics, Objective
@@ -33,19 +34,6 @@ from inference_bench.workload import OpenLoop, Workload
 if TYPE_CHECKING:
     from inference_bench.loadtest.flow import LoadRun
     from inference_bench.loadtest.sweep import SweepPoint, SweepRun
-
-
-@dataclass(frozen=True, slots=True)
-class LoadExtras:
-    """What a page may show beside the run's own result.
-
-    Where:    findings are whole sentences of others that must not be missed, such as a request faster than its bound;
-              reading are those that need no alarm
-    """
-
-    findings: Sequence[str] = ()
-    reading: Sequence[str] = ()
-    assumptions: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +58,16 @@ class Shown:
     machine: MachineIdentity
     versions: Mapping[str, str]
 
+    @property
+    def delivered(self) -> Delivered:
+        """What came a second, over the steady window where there is one."""
+        return Delivered.of(self.metrics, self.window)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests came on a schedule."""
+        return isinstance(self.workload.arrival, OpenLoop)
+
 
 @dataclass(frozen=True, slots=True)
 class Good:
@@ -91,11 +89,11 @@ class Evidence:
     """A run, and what its records say about whether its figures can be trusted. None where there is nothing to say.
 
     Where:    records are of all loads, on the run's clock; points are those of a sweep as the load rises, and chosen is the
-              one that is shown in full; asked_title says what their `asked` counts. findings and notes are sentences
+              one that is shown in full; asked_title says what their `asked` counts. findings and notes are sentences;
+              remarks are those of which none makes a figure doubtful
     """
 
     run: Shown
-    extras: LoadExtras
     records: Sequence[RequestRecord]
     metrics_of_server: ServerMetrics | None
     points: Sequence[LoadPoint]
@@ -111,6 +109,8 @@ class Evidence:
     server: ServerSummary | None
     checks: ServerChecks
     refereed: Refereed | None = None
+    documents: DocumentsJudged | None = None
+    remarks: Sequence[str] = ()
 
     @property
     def all_metrics(self) -> tuple[Metrics, ...]:
@@ -118,7 +118,7 @@ class Evidence:
         return tuple(point.metrics for point in self.points) if self.points else (self.run.metrics,)
 
 
-def gather_run(result: LoadRun, extras: LoadExtras) -> Evidence:
+def gather_run(result: LoadRun) -> Evidence:
     """Everything about one run."""
     shown = Shown(
         target=result.target,
@@ -139,13 +139,12 @@ def gather_run(result: LoadRun, extras: LoadExtras) -> Evidence:
     is_open = isinstance(result.workload.arrival, OpenLoop)
     return Evidence(
         run=shown,
-        extras=extras,
         records=result.records,
         metrics_of_server=result.server,
         points=(),
         chosen=None,
         asked_title="",
-        findings=(*_impossible(result.refereed), *_findings(result.prompts, result.cache)),
+        findings=(*_impossible(result.refereed), *prompt_findings(result.prompts, result.cache)),
         notes=(*result.notes, *((_INTERRUPTED,) if result.is_interrupted else ())),
         good=count_good(result.records, result.objective),
         objective=result.objective,
@@ -155,25 +154,25 @@ def gather_run(result: LoadRun, extras: LoadExtras) -> Evidence:
         server=None if result.server is None else summarise_server(result.server.samples),
         checks=check_server(result.server, result.records),
         refereed=result.refereed,
+        documents=judge_documents(result.records),
     )
 
 
+_WAITED = "waited "  # how the sweep begins a note on a pause that left no doubt (loadtest.settle)
 _INTERRUPTED = "The run was interrupted: this is what was measured by then."
 
 
-def _findings(lengths: PromptCheck | None, cache: CacheCheck | None) -> tuple[str, ...]:
-    """Prompts that were not as long as asked, or not new to the server's cache."""
-    wrong = lengths is not None and lengths.num_counted != lengths.num_equal
-    said = (lengths.sentence if lengths is not None and wrong else None, None if cache is None else cache.finding)
-    return tuple(line for line in said if line)
-
-
 def _impossible(found: Refereed | None) -> tuple[str, ...]:
-    """What physics has against the times, in a sentence each."""
-    return () if found is None else tuple(" ".join((flag.meaning, *flag.evidence)) for flag in found.flags)
+    """What physics has against the times: each cause, and what shows it."""
+    flags = () if found is None else found.flags
+    return tuple(" ".join(map(_full_sentence, (flag.meaning, *flag.evidence))) for flag in flags)
 
 
-def gather_sweep(result: SweepRun, extras: LoadExtras) -> Evidence:
+def _full_sentence(said: str) -> str:
+    return f"{said[:1].upper()}{said[1:].rstrip('.')}."
+
+
+def gather_sweep(result: SweepRun) -> Evidence:
     """Everything about a sweep: each load apart, and in full the one with the most good requests."""
     by_level = sorted(result.points, key=lambda point: point.level)
     points = [_load_point(each) for each in by_level]
@@ -199,14 +198,16 @@ def gather_sweep(result: SweepRun, extras: LoadExtras) -> Evidence:
     is_open = points[chosen].is_open
     return Evidence(
         run=shown,
-        extras=extras,
         records=records,
         metrics_of_server=result.server,
         points=points,
         chosen=points[chosen],
         asked_title="rate asked for (requests/s)" if is_open else "requests in flight asked for",
         findings=_findings_of_points(by_level, points),
-        notes=(*result.notes, *((_INTERRUPTED,) if result.is_interrupted else ())),
+        notes=(
+            *(note for note in result.notes if not note.startswith(_WAITED)),
+            *((_INTERRUPTED,) if result.is_interrupted else ()),
+        ),
         good=count_good(best.records, result.objective),
         objective=result.objective,
         gpu=result.gpu,
@@ -215,29 +216,36 @@ def gather_sweep(result: SweepRun, extras: LoadExtras) -> Evidence:
         server=None if result.server is None else summarise_server(result.server.samples),
         checks=check_server(result.server, records),
         refereed=best.refereed,
+        documents=judge_documents(records),
+        remarks=tuple(note for note in result.notes if note.startswith(_WAITED)),
     )
 
 
 def _load_point(point: SweepPoint) -> LoadPoint:
     is_open = isinstance(point.workload.arrival, OpenLoop)
     label = f"{point.level:g}/s" if is_open else f"{point.level:g} at once"
-    return LoadPoint(label, point.level, point.metrics, point.records, is_open)
+    return LoadPoint(label, point.level, point.metrics, point.records, is_open, point.window)
 
 
 def _findings_of_points(found: Sequence[SweepPoint], points: Sequence[LoadPoint]) -> tuple[str, ...]:
     """Loads at which the client or the arrivals cannot be trusted."""
     lines = []
     for each, point in zip(found, points, strict=True):
-        reasons = [each.client.get("invalid_because"), *each.arrivals.reasons, *_findings(each.prompts, each.cache)]
-        reasons += (
-            () if each.refereed is None else (" ".join((flag.meaning, *flag.evidence)) for flag in each.refereed.flags)
-        )
+        reasons = [each.client.get("invalid_because"), *arrival_troubles(each.arrivals)]
+        reasons += (*prompt_findings(each.prompts, each.cache), *_impossible(each.refereed))
         lines += [f"At {point.label}: {reason}" for reason in reasons if reason]
     return tuple(lines)
 
 
+def arrival_troubles(proof: ArrivalProof) -> tuple[str, ...]:
+    """Why requests did not arrive as asked; nothing where they did, and where that is not decided."""
+    if proof.reasons or proof.verdict in (Verdict.KEPT, Verdict.UNDECIDED):
+        return tuple(proof.reasons)
+    return tuple(proof.notes) or (f"the verdict is {proof.verdict}",)
+
+
 def _goodness(point: LoadPoint) -> tuple[float, float]:
-    return (point.metrics.goodput_requests_per_s or 0.0, point.metrics.output_tokens_per_s or 0.0)
+    return (point.delivered.good_per_s or 0.0, point.tokens_per_s)
 
 
 def count_good(records: Sequence[RequestRecord], objective: Objective) -> Good:

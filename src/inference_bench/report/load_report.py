@@ -2,34 +2,41 @@
 
 In:   LoadRun, or Metrics alone
 Out:  a dict ready for JSON or a text of at most 100 columns
+Read next by: sweep_report, load_capacity_report, saved_load, load_tables, cli.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from inference_bench.arrival_proof import Verdict
 from inference_bench.arrival_proof.stability import check_little, judge_stability
 from inference_bench.failure_view import BoundedTime, FailurePercentiles
-from inference_bench.measure.client_health import health_values
+from inference_bench.measure.client_health import GcPauses, health_values
 from inference_bench.measure.kernel_stamps import StampSource
-from inference_bench.measure.server_metrics import ServerMetrics, summarise_server
+from inference_bench.measure.prompt_checks import judge_documents, prompt_findings
+from inference_bench.measure.server_metrics import ServerMetrics, ServerSummary, summarise_server
 from inference_bench.measure.server_metrics_checks import check_server
 from inference_bench.metrics import Metrics, Percentiles
-from inference_bench.report.proof_report import definitions_json, definitions_text, proof_json, proof_text
+from inference_bench.report.proof_report import VERDICTS, definitions_json, definitions_text, proof_json, proof_text
 from inference_bench.report.referee_report import referee_json, referee_text
 from inference_bench.report.text import printable, table, wrap
-from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number, format_seconds
+from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
 from inference_bench.workload import ClosedLoop, OpenLoop, Workload, summarise_arrivals
 
 if TYPE_CHECKING:
     from inference_bench.loadtest.capacity_run import CapacityRun
     from inference_bench.loadtest.flow import LoadRun
+    from inference_bench.loadtest.shards_merge import Shard
     from inference_bench.loadtest.sweep import SweepRun
     from inference_bench.token_window import TokenWindow
 
-_FEW = "†"
+FEW = "†"
+_COVERED = "bounded are stamps of what was received; connecting, and what passes before this machine has it, count as the server's"
+_LEAST_SHARE = 0.0001
+_MOST_SHARDS = 16
 _TIMES = (
     ("ttft_s", "TTFT"),
     ("ttfa_s", "TTFA"),
@@ -81,6 +88,7 @@ def load_json(result: LoadRun) -> dict[str, Any]:
         "arrivals_proof": proof_json(result.arrivals),
         "prompts_check": None if result.prompts is None else dataclasses.asdict(result.prompts),
         "cache_check": None if result.cache is None else dataclasses.asdict(result.cache),
+        "documents": None if (found := judge_documents(result.records)) is None else dataclasses.asdict(found),
         "definitions": definitions_json(result.definitions),
         "referee": None if result.refereed is None else referee_json(result.refereed),
         "server": server_json(result.server),
@@ -93,9 +101,47 @@ def load_json(result: LoadRun) -> dict[str, Any]:
 
 
 def server_json(server: ServerMetrics | None) -> dict[str, Any] | None:
-    """What the server said about itself, in a few figures; null where it was not asked or said nothing."""
-    summary = None if server is None else summarise_server(server.samples)
-    return None if summary is None else dataclasses.asdict(summary)
+    """What the server said about itself, in a few figures, and what was in the way; null where it was not asked."""
+    if server is None:
+        return None
+    summary = summarise_server(server.samples)
+    none = dict.fromkeys(field.name for field in dataclasses.fields(ServerSummary))
+    return {
+        "name": server.server,
+        **({**none, "num_samples": 0} if summary is None else dataclasses.asdict(summary)),
+        "num_failed": server.num_failed,
+        "num_late": server.num_late,
+        "trouble": server.trouble,
+    }
+
+
+def server_lines(server: ServerMetrics | None) -> list[str]:
+    """The same in a line, and why it could not be read where it could not; nothing where it was not asked."""
+    if server is None:
+        return []
+    summary, name = summarise_server(server.samples), server.server or "the server"
+    trouble = [f"{server.trouble} ({_times(server.num_failed)} without an answer)"] if server.trouble else []
+    if summary is None:
+        return trouble or ["the server's own metrics: none were read"]
+    pairs = (
+        ("running", summary.mean_running, summary.peak_running),
+        ("waiting", summary.mean_waiting, summary.peak_waiting),
+    )
+    said = [
+        f"{format_number(mean)} {word} on average and {format_number(peak)} at most"
+        for word, mean, peak in pairs
+        if mean is not None
+    ]
+    if summary.peak_cache_fraction is not None:
+        said.append(f"cache in use at most {format_fraction(summary.peak_cache_fraction)}")
+    if summary.prefix_hit_fraction is not None:
+        said.append(f"{format_fraction(summary.prefix_hit_fraction)} of prompt tokens found in its prefix cache")
+    answers = "1 answer" if summary.num_samples == 1 else f"{summary.num_samples} answers"
+    return [f"{name} of itself, in {answers}: {', '.join(said) or 'nothing of its requests or its cache'}", *trouble]
+
+
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
 
 
 def _stability_json(result: LoadRun) -> dict[str, Any] | None:
@@ -136,15 +182,19 @@ def _lengths_json(lengths: Sequence[int]) -> dict[str, float]:
 def load_text(result: LoadRun, with_definitions: bool = False) -> str:
     """The same for a terminal, and on demand what other tools would have printed."""
     workload = result.workload
+    prompts = result.prompts
+    about = "" if prompts is not None and prompts.num_requests == prompts.num_equal > 0 else "about "
     conditions = (
         f"{result.target}, serving {printable(result.model or 'a model it does not name')}: {_arrival_text(workload)}, "
-        f"about {_lengths_text(workload.requests.prompt_tokens)} prompt tokens, "
+        f"{about}{_lengths_text(workload.requests.prompt_tokens)} prompt tokens, "
         f"{_lengths_text(workload.requests.output_tokens)} output tokens asked for, seed {workload.seed}"
     )
-    lines = [wrap(conditions), metrics_text(result.metrics), proof_text(result.arrivals)]
+    lines = [*map(wrap, _findings(result)), wrap(conditions), metrics_text(result.metrics)]
     if result.window is not None:
-        lines.insert(2, wrap(window_text(result.window)))
-    lines += map(wrap, _prompt_lines(result))
+        lines.append(wrap(window_text(result.window)))
+    lines.append(proof_text(result.arrivals, with_reasons=result.arrivals.verdict is Verdict.UNDECIDED))
+    if (documents := judge_documents(result.records)) is not None and documents.finding is None:
+        lines.append(wrap(documents.remark))
     lines += map(wrap, _server_lines(result))
     lines += map(wrap, _client_lines(result))
     lines += [wrap(printable(f"{workload.name}: {note}")) for note in workload.notes]
@@ -158,6 +208,21 @@ def load_text(result: LoadRun, with_definitions: bool = False) -> str:
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
 
 
+def _findings(result: LoadRun) -> list[str]:
+    """What must not be missed, before any figure: the client, the arrivals, physics, then prompts and documents."""
+    arrivals, documents = result.arrivals, judge_documents(result.records)
+    reasons = () if arrivals.verdict is Verdict.UNDECIDED else arrivals.reasons
+    flags = () if result.refereed is None else result.refereed.flags
+    lines = [
+        result.health.invalid_because,
+        *(f"{VERDICTS[arrivals.verdict]}: {reason}" for reason in reasons),
+        *(f"faster than physics allows, likely {flag.cause}: {flag.meaning}" for flag in flags),
+        *prompt_findings(result.prompts, result.cache),
+        None if documents is None else documents.finding,
+    ]
+    return [line for line in lines if line]
+
+
 def window_text(window: TokenWindow) -> str:
     """The window in a sentence."""
     gap = window.itl_s or window.chunk_gap_s
@@ -169,30 +234,20 @@ def window_text(window: TokenWindow) -> str:
     )
 
 
-def _prompt_lines(result: LoadRun) -> list[str]:
-    """Whether prompts were as long as asked, and new to the server."""
-    length, cache = result.prompts, result.cache
-    lines = [] if length is None or length.num_counted == length.num_equal else [length.sentence]
-    if cache is not None and (finding := cache.finding) is not None:
-        lines.append(finding)
-    return lines
-
-
 def _server_lines(result: LoadRun) -> list[str]:
     """Whether the server kept up with a schedule, and where what it says of itself is not what was seen."""
     found = judge_stability(result.records) if isinstance(result.workload.arrival, OpenLoop) else None
     lines = [] if found is None else [found.said]
-    return [*lines, *check_server(result.server, result.records).findings]
+    return [*lines, *server_lines(result.server), *check_server(result.server, result.records).findings]
 
 
 def _client_lines(result: LoadRun) -> list[str]:
-    """What the client says about itself; first, where it applies, that the run does not count."""
+    """What the client says about itself."""
     health, floor = result.health, result.floor
-    gc = health.gc_pauses
     delays = (
         f"client: p99 send delay {format_seconds(health.send_delay_p99_s)}, p99 loop lag {format_seconds(health.loop_lag_p99_s)}, "
-        f"floor of TTFT {format_seconds(floor.ttft_s)}, CPU {format_fraction(health.cpu_share, 2)} of a core, {gc.count} garbage "
-        f"collections, the longest {format_seconds(gc.longest_s)}, {format_seconds(gc.total_s)} in all"
+        f"floor of TTFT {format_seconds(floor.ttft_s)}, CPU {format_fraction(health.cpu_share, 2)} of a core"
+        f"{_pauses_text(health.gc_pauses)}"
     )
     if health.stamp_source is StampSource.KERNEL:
         stamps = (
@@ -204,8 +259,57 @@ def _client_lines(result: LoadRun) -> list[str]:
             f"stamps: this program's own, once it had read: the kernel gave none for {format_fraction(health.user_stamped_fraction)} "
             f"of chunks; {format_fraction(health.censored_fraction)} of chunks share one"
         )
-    reason = health.invalid_because
-    return [*([reason] if reason else []), delays, stamps]
+    own_error = [] if health.invalid_because else [own_error_text(health_values(health))]
+    return [*own_error, *_shards_text(result.shards), delays, stamps]
+
+
+def own_error_text(client: Mapping[str, Any]) -> str:
+    """How far this client may have moved a percentile, and what that covers; client is what `health_values` says."""
+    shares = [
+        (
+            each["bound_s"] / each["value_s"],
+            f"{each['percentile']} of {dict(_TIMES).get(each['metric'], each['metric'])}",
+        )
+        for each in client.get("error_bounds", ())
+        if each["value_s"] > 0
+    ]
+    if not shares:
+        return "this client's own error could not be bounded: too few chunks came"
+    share, name = max(shares)
+    if share == 0:
+        return f"this client kept up: no receive stamp is in doubt ({_COVERED})"
+    size = (
+        f"at most {format_fraction(share, 2)}"
+        if share >= _LEAST_SHARE
+        else f"less than {format_fraction(_LEAST_SHARE, 1)}"
+    )
+    return f"this client kept up: the percentile it may have moved most is the {name}, by {size} ({_COVERED})"
+
+
+def _shards_text(shards: Sequence[Shard]) -> list[str]:
+    """How many processes sent, and which of them do not count."""
+    if not shards:
+        return []
+    unknown = [shard for shard in shards if shard.health is None]
+    invalid = [shard for shard in shards if shard.health is not None and shard.health.invalid_because]
+    counts = " + ".join(format_count(shard.num_requests) for shard in shards[:_MOST_SHARDS])
+    more = f" and {len(shards) - _MOST_SHARDS} more" if len(shards) > _MOST_SHARDS else ""
+    head = f"sent by {len(shards)} process{'' if len(shards) == 1 else 'es'} ({counts}{more} requests)"
+    if not unknown and not invalid:
+        return [f"{head}, each of them valid"]
+    lines = [f"process {shard.number + 1} did not come to its end" for shard in unknown]
+    lines += [f"process {shard.number + 1}: {shard.health.invalid_because}" for shard in invalid if shard.health]
+    return [f"{head}; {'; '.join(lines)}"]
+
+
+def _pauses_text(pauses: GcPauses) -> str:
+    """Garbage collections, where there were any."""
+    if not pauses.count:
+        return ""
+    longest = format_seconds(pauses.longest_s)
+    if pauses.count == 1:
+        return f", 1 garbage collection of {longest}"
+    return f", {pauses.count} garbage collections, the longest {longest}, {format_seconds(pauses.total_s)} in all"
 
 
 def _arrival_text(workload: Workload) -> str:
@@ -233,7 +337,7 @@ def metrics_text(metrics: Metrics) -> str:
     head = wrap(f"requests: {counts}; {rate}")
     text = table(("measured", "p50", "p90", "p99", "95 % of p99", "samples"), rows, "lrrrrr")
     rule = f"goodput {format_number(metrics.goodput_requests_per_s)} requests/s ({metrics.goodput_rule})"
-    mark = f"{_FEW} too few samples for a 95 % interval: the percentile is little more than one of them"
+    mark = f"{FEW} too few samples for a 95 % interval: the percentile is little more than one of them"
     return "\n".join([f"{head}\n{rule}\n\n{text}\n{mark}", *_failures_text(metrics)])
 
 
@@ -241,7 +345,7 @@ def _failures_text(metrics: Metrics) -> list[str]:
     """The second view, where a request failed: percentiles over all, failures at +∞."""
     views = ((label, getattr(metrics.all_requests, name, None)) for name, label in _TIMES)
     rows = [
-        (label, *map(_bounded, (view.p50, view.p90, view.p99)), str(view.count))
+        (label, *map(bounded, (view.p50, view.p90, view.p99)), str(view.count))
         for label, view in views
         if isinstance(view, FailurePercentiles) and view.num_timed_out + view.num_failed
     ]
@@ -250,7 +354,7 @@ def _failures_text(metrics: Metrics) -> list[str]:
     )
 
 
-def _bounded(time: BoundedTime) -> str:
+def bounded(time: BoundedTime) -> str:
     """A time; "> timeout" of one that was not waited for, "never" of one that will not come."""
     if time.value_s is not None:
         return format_seconds(time.value_s)
@@ -261,7 +365,7 @@ def _cells(values: Percentiles | None) -> tuple[str, str, str, str, str]:
     if values is None:
         return (NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, NOT_AVAILABLE, "0")
     points = ((values.p50, values.p50_interval), (values.p90, values.p90_interval), (values.p99, values.p99_interval))
-    p50, p90, p99 = (f"{format_seconds(value)}{'' if interval else _FEW}" for value, interval in points)
+    p50, p90, p99 = (f"{format_seconds(value)}{'' if interval else FEW}" for value, interval in points)
     within = values.p99_interval
     interval = f"{format_seconds(within.low)} to {format_seconds(within.high)}" if within else NOT_AVAILABLE
     return p50, p90, p99, interval, str(values.count)

@@ -2,7 +2,7 @@
 
 In:   Refereed
 Out:  a dict ready for JSON, a text of at most 100 columns
-Read next by: load_report.
+Read next by: load_report, sweep_report, load_html_physics.
 """
 
 from __future__ import annotations
@@ -56,18 +56,25 @@ def referee_text(found: Refereed) -> str:
         blocks.append(table(headers, [_class(one) for one in found.classes[:_MOST_CLASSES]], "r" * len(headers)))
         if len(found.classes) > _MOST_CLASSES:
             blocks[-1] += f"\nand {len(found.classes) - _MOST_CLASSES} more classes of lengths, in the JSON"
-    shares = [line for name, values in (("MBU", found.mbu), ("MFU", found.mfu)) for line in _share(name, values)]
+    shares = [
+        line for name, values in (("MBU", found.mbu), ("MFU", found.mfu)) for line in _share(name, values, found.run)
+    ]
     if shares:
         blocks.append("\n".join(map(wrap, shares)))
     return "\n\n".join(blocks)
 
 
 def _head(found: Refereed) -> str:
+    above = f"{format_count(found.num_above)} of {_requests(found.num_judged)}"
+    return f"physics: {found.verdict}: {above} faster than the bound of {subject_words(found)}"
+
+
+def subject_words(found: Refereed) -> str:
+    """The model in its formats, the machine and its ceilings."""
     ceiling = found.ceiling
     rates = f"{format_si(ceiling.bandwidth_bytes_per_s, 'B/s')}, {format_si(ceiling.peak_flops_per_s, 'FLOP/s')}"
     devices = f"{found.devices} × " if found.devices > 1 else ""
-    what = f"{found.model} ({found.weights} weights, {found.cache} cache) on {devices}{found.machine} ({rates})"
-    return f"physics: {found.verdict}: {format_count(found.num_above)} of {_requests(found.num_judged)} faster than the bound of {what}"
+    return f"{found.model} ({found.weights} weights, {found.cache} cache) on {devices}{found.machine} ({rates})"
 
 
 def _flag(flag: Flag) -> list[str]:
@@ -95,25 +102,37 @@ def _run(run: RunBound) -> str:
 def _class(one: ClassBounds) -> tuple[str, ...]:
     times = (one.least_ttft_s, one.shortest_ttft_s, one.least_tpot_s, one.shortest_tpot_s)
     lengths = (one.prompt_tokens, one.cached_tokens, one.output_tokens)
-    return (*map(_span, lengths), str(one.num_requests), *map(format_seconds, times), str(one.num_above))
+    return (*map(length_span, lengths), str(one.num_requests), *map(format_seconds, times), str(one.num_above))
 
 
-def _span(lengths: tuple[int, int] | None) -> str:
+def length_span(lengths: tuple[int, int] | None) -> str:
+    """The fewest and the most tokens of a class."""
     if lengths is None:
         return NOT_AVAILABLE
     low, high = lengths
     return format_count(low) if low == high else f"{format_count(low)}–{format_count(high)}"
 
 
-def _share(name: str, values: Percentiles | None) -> list[str]:
+def _share(name: str, values: Percentiles | None, run: RunBound | None) -> list[str]:
     if values is None:
         return []
-    points = ", ".join(
-        f"{label} {format_fraction(value)}"
-        for label, value in (("p50", values.p50), ("p90", values.p90), ("p99", values.p99))
+    return [f"{mbu_words(run) if name == 'MBU' else 'MFU of prompts, waiting included'}: {share_words(values)}"]
+
+
+def mbu_words(run: RunBound | None) -> str:
+    """What MBU is of: with several in flight each sequence counts as if it read the weights alone, which is a lower limit."""
+    peak = 1 if run is None else run.peak_in_flight
+    if peak < 2:
+        return "MBU of decoding, one sequence alone"
+    return (
+        f"MBU of decoding, at least (each counted alone, and up to {format_count(peak)} in flight shared what was read)"
     )
-    what = "of decoding, one sequence alone" if name == "MBU" else "of prompts, waiting included"
-    return [f"{name} {what}: {points} ({_requests(values.count)})"]
+
+
+def share_words(values: Percentiles) -> str:
+    """Percentiles of a share, and of how many requests."""
+    points = (("p50", values.p50), ("p90", values.p90), ("p99", values.p99))
+    return f"{', '.join(f'{name} {format_fraction(value)}' for name, value in points)} ({_requests(values.count)})"
 
 
 def _requests(count: int) -> str:

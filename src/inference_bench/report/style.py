@@ -97,7 +97,11 @@ figcaption p {{ margin: .3rem 0 .8rem; }}
 """
 
 _TABLES: Final = """
-.scroll { overflow-x: auto; margin: .6rem 0; }
+.scroll { overflow-x: auto; margin: .6rem 0; --shade: color-mix(in srgb, var(--ink) 28%, transparent);
+  background: linear-gradient(to right, var(--paper) 40%, transparent) 0 0 / 3rem 100% local no-repeat,
+  linear-gradient(to left, var(--paper) 40%, transparent) 100% 0 / 3rem 100% local no-repeat,
+  linear-gradient(to right, var(--shade), transparent) 0 0 / .8rem 100% scroll no-repeat,
+  linear-gradient(to left, var(--shade), transparent) 100% 0 / .8rem 100% scroll no-repeat; }
 .scroll:focus-visible { outline: 2px solid var(--decode); outline-offset: 2px; }
 table { border-collapse: collapse; font-size: .8125rem; line-height: 1.4; min-width: min(100%, 44rem); }
 th, td { padding: .34rem .45rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid);
@@ -112,6 +116,12 @@ dl.facts { display: grid; grid-template-columns: minmax(0, min(15rem, 38%)) minm
   margin: .6rem 0; font-size: .875rem; }
 dl.facts dt { color: var(--muted); } dl.facts dd { margin: 0; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 0 3rem; }
+.pairs { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1.2rem 3rem; }
+.pairs > * { min-width: 0; } .pairs > div > :first-child { margin-top: .6rem; }
+.pairs table, .broad table { min-width: 100%; }
+details { margin: .9rem 0; }
+summary { cursor: pointer; font-size: .875rem; font-weight: 600; width: fit-content; }
+summary:focus-visible { outline: 2px solid var(--decode); outline-offset: 2px; }
 """
 
 _PRINT: Final = """
@@ -122,7 +132,9 @@ _PRINT: Final = """
   figure, .figures > div, tr, .findings, .command { break-inside: avoid; }
   figure { display: block; margin: 1.2rem 0; } figure .wide { display: block; max-width: 155mm; } figure .narrow { display: none; }
   .figures .filled { -webkit-print-color-adjust: exact; print-color-adjust: exact; }
-  .scroll { overflow: visible; } table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
+  .scroll { overflow: visible; background: none; }
+  details::details-content { content-visibility: visible; block-size: auto; }
+  table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
   th, td.l { white-space: normal; } th .tag, td .tag { font-size: .85em; line-height: 1.3; padding: 0 .2em; }
   .few { font-size: 8pt; } .few th, .few td.l { overflow-wrap: anywhere; }
   .many { font-size: 6pt; } .many th, .many td { white-space: normal; padding: .1rem .12rem; }
