@@ -20,7 +20,7 @@ from statistics import median
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from inference_bench.loadtest.capacity import Limits, LoadCapacity, Question, find_load_capacity  # noqa: E402
+from inference_bench.loadtest.capacity import Limits, Question, find_load_capacity  # noqa: E402
 from inference_bench.loadtest.capacity_evidence import Counted, RunMisses, count_run, dispersion_of, log_evidence  # noqa: E402
 from inference_bench.loadtest.capacity_search import CapacityFound, SearchPlan, search_capacity  # noqa: E402
 from inference_bench.measure.load import LoadOptions  # noqa: E402
@@ -131,7 +131,7 @@ def real(trials: int) -> None:
     """Searches over HTTP; the truth is that of the queue, whose server answers a moment after each service ends."""
     truth = md1_capacity(REAL_LIMIT, REAL_SHARE) / REAL_SERVICE_S
     limits = Limits(ttft_p99_s=(REAL_LIMIT + 1) * REAL_SERVICE_S)
-    found: list[LoadCapacity] = []
+    found: list[CapacityFound] = []
     begin_s = time.perf_counter()
     for seed in range(trials):
         with queue_server(REAL_SERVICE_S) as url:
@@ -141,17 +141,17 @@ def real(trials: int) -> None:
     print_real(found, truth, time.perf_counter() - begin_s)
 
 
-def print_real(found: Sequence[LoadCapacity], truth: float, elapsed_s: float) -> None:
-    inside = sum(holds(each.found, truth) for each in found)
-    widths = [each.found.half_width or 1.0 for each in found]
-    needed = median(each.found.num_sent for each in found)
+def print_real(found: Sequence[CapacityFound], truth: float, elapsed_s: float) -> None:
+    inside = sum(holds(each, truth) for each in found)
+    widths = [each.half_width or 1.0 for each in found]
+    needed = median(each.num_sent for each in found)
     print(
         f"| HTTP server, {REAL_SERVICE_S * 1000:g} ms a request, {REAL_SHARE:.0%} wait <= {REAL_LIMIT:g} | {truth:.1f}/s exact | "
         f"{inside} of {len(found)} | ±{median(widths):.1%} | {needed:,.0f} | n/a | n/a | {elapsed_s:.0f} |"
     )
     for each in found:
         print(
-            f"  {each.found.low_rate} to {each.found.high_rate} requests/s, {each.found.num_sent} requests",
+            f"  {each.low_rate} to {each.high_rate} requests/s, {each.num_sent} requests",
             file=sys.stderr,
         )
 

@@ -16,8 +16,12 @@ if TYPE_CHECKING:
     from inference_bench.facts.load import known_model as known_model
     from inference_bench.facts.load import load_hardware as load_hardware
     from inference_bench.facts.load import load_model as load_model
+    from inference_bench.loadtest.capacity import Limits as Limits
+    from inference_bench.loadtest.capacity_run import measure_capacity as measure_capacity
+    from inference_bench.loadtest.capacity_search import SearchPlan as SearchPlan
     from inference_bench.loadtest.flow import LoadRequest as LoadRequest
     from inference_bench.loadtest.flow import measure_load as measure_load
+    from inference_bench.loadtest.sweep import Axis as Axis
     from inference_bench.loadtest.sweep import SweepPlan as SweepPlan
     from inference_bench.loadtest.sweep import measure_sweep as measure_sweep
     from inference_bench.measure.machine import probe as probe
@@ -46,8 +50,12 @@ _HOME = {
     "known_model": "facts.load",
     "load_hardware": "facts.load",
     "load_model": "facts.load",
+    "Limits": "loadtest.capacity",
+    "measure_capacity": "loadtest.capacity_run",
+    "SearchPlan": "loadtest.capacity_search",
     "LoadRequest": "loadtest.flow",
     "measure_load": "loadtest.flow",
+    "Axis": "loadtest.sweep",
     "SweepPlan": "loadtest.sweep",
     "measure_sweep": "loadtest.sweep",
     "probe": "measure.machine",

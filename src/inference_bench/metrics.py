@@ -1,9 +1,9 @@
 """What do the records say: each serving metric, defined once.
 
 In:   RequestRecords, measured or simulated
-Out:  Metrics: counts of every ending, pooled percentiles with their counts, tokens per second
-Leaves out: who served, and whether it was good (compare); goodput, which needs a rule
-Read next by: compare, report, verify.
+Out:  Metrics: counts of every ending, pooled percentiles with their counts, tokens per second, goodput by a named rule
+Leaves out: who served, and whether it was good (compare); what happened between two moments (token_window)
+Read next by: token_window, decode_window, definitions, referee, simulate, loadtest, report, verify.
 
 Percentiles come from pooled raw samples of completed requests, never from averages of averages. Requests that
 ended otherwise stay in `requests`, so that a fast answer to half of the requests cannot pass for a fast server.
@@ -24,6 +24,7 @@ from inference_bench.errors import TooFewSamplesError
 from inference_bench.failure_view import FailurePercentiles, failure_percentiles
 from inference_bench.records import Channel, RequestRecord, RequestStatus, Stage
 from inference_bench.stats import Interval, ordered, sorted_quantile, sorted_quantile_interval
+from inference_bench.units import KILO
 
 _POINTS: Final = (0.5, 0.9, 0.99)
 
@@ -188,13 +189,18 @@ class Objective:
     @property
     def rule(self) -> str:
         """The rule in words, printed beside every goodput."""
-        return f"TTFT <= {self.max_ttft_s:g} s and every gap <= {self.max_gap_s:g} s"
+        return f"TTFT <= {_as_given(self.max_ttft_s)} and every gap <= {_as_given(self.max_gap_s)}"
 
     def is_met_by(self, record: RequestRecord) -> bool:
         """Whether a request completed within the objective."""
         wait_s = ttft_s(record)
         in_time = record.status is RequestStatus.COMPLETED and wait_s is not None and wait_s <= self.max_ttft_s
         return in_time and longest_gap_s(record) <= self.max_gap_s
+
+
+def _as_given(time_s: float) -> str:
+    """A limit in the unit a person would have written it in, with no digit lost."""
+    return f"{time_s:g} s" if time_s >= 1 or not time_s else f"{time_s * KILO:g} ms"
 
 
 @dataclass(frozen=True, slots=True)

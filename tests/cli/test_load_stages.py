@@ -72,6 +72,18 @@ def test_a_closed_loop_lasts_as_long_as_it_is_told_and_its_window_is_the_measure
     assert found["arrival"]["concurrency"] == 3
 
 
+@pytest.mark.parametrize("how", [("--concurrency", "2"), ("--rate", "20"), ("--concurrency", "1,2")])
+def test_without_a_word_about_a_cool_down_nothing_that_was_measured_is_cancelled(
+    run: Run, how: tuple[str, ...]
+) -> None:
+    found = run.json(*how, "--duration", "300ms", "--output-tokens", "20", case="slow")
+    for part in found.get("points", [found]):
+        assert part["requests"]["sent"] == part["requests"]["completed"] > 0
+    stopped = (*how, "--duration", "300ms", "--output-tokens", "20", "--cooldown", "0s", "--json")
+    cut = json.loads(run.text(*stopped, case="slow", code=3))
+    assert all(part["requests"]["cancelled"] > 0 for part in cut.get("points", [cut]))
+
+
 def test_a_schedule_with_a_duration_has_as_many_requests_as_it_takes(run: Run) -> None:
     found = run.json(
         "--rate", "40", "--arrivals", "constant", "--duration", "1s", "--warmup", "500ms", "--output-tokens", "2"
@@ -95,11 +107,12 @@ def test_the_first_requests_can_be_warm_up(run: Run) -> None:
 
 
 def test_several_concurrencies_are_a_sweep_with_a_result_for_each(run: Run) -> None:
-    found = run.json("--concurrency", "1,2", "--requests", "5", "--output-tokens", "2")
+    found = run.json("--concurrency", "1,2", "--requests", "6", "--output-tokens", "2")
     assert found["schema"] == "inference-bench/load-sweep/1"
     assert found["sweep"] == {"by": "concurrency", "levels": [1.0, 2.0]}
     assert [point["group"] for point in found["points"]] == ["concurrency-1", "concurrency-2"]
-    assert [point["requests"]["completed"] for point in found["points"]] == [5, 5]
+    assert [point["requests"]["completed"] for point in found["points"]] == [6, 12]  # six a slot, or no steady window
+    assert any("or 6 for each in flight" in note for note in found["notes"])
     assert all(point["window"]["output_tokens_per_s"] > 0 for point in found["points"])
     assert all("invalid_because" in point["client"] for point in found["points"])
     assert json.loads((Path(found["run_dir"]) / "result.json").read_text()) == found
@@ -150,6 +163,8 @@ def test_a_corpus_a_template_a_header_and_body_fields_reach_the_server(
     ("options", "said"),
     [
         (("--duration", "0s"), "the duration is 0 s"),
+        (("--duration", "5s", "--requests", "9"), "a duration and a number of requests are both given"),
+        (("--max-time", "5s"), "max time cannot be given here: that is about a capacity"),
         (("--concurrency", "1,2", "--trace", "x.csv"), "a sweep asks for levels of its own"),
         (("--resume", "somewhere"), "only a sweep can be resumed"),
         (("--rate", "5", "--ramp", "2s"), "--arrivals ramp"),
@@ -169,6 +184,13 @@ def test_a_corpus_a_template_a_header_and_body_fields_reach_the_server(
         (("--model", "llama-3.1-8b"), "name both"),
         (("--kv", "fp8"), "no model and machine are named"),
         (("--report", "page.txt"), "end it in .html"),
+        (("--report", "no/such/folder/page.html"), "name a folder that is there"),
+        (("--scrape", "metrics"), "must begin with /"),
+        (("--scrape", "/metrics\r\nX-Evil: 1"), "printable ASCII without spaces"),
+        (("--scrape", "/m\u00e9triques"), "printable ASCII without spaces"),
+        (("--timeout", "0"), "the timeout is 0 s"),
+        (("--processes", "1000"), "ask for at most 256"),
+        (("--warmup", "99999999999999"), "warm-up requests is more than one load run takes"),
     ],
 )
 def test_options_that_contradict_each_other_end_with_2_before_anything_is_sent(
@@ -278,6 +300,19 @@ def test_an_interruption_prints_what_was_measured_and_ends_with_130(server: Trut
     assert found["requests"]["cancelled"] == 1
     records = read_records(Path(found["run_dir"])).records
     assert sum(record.status is RequestStatus.CANCELLED for record in records) == 1
+
+
+def test_an_interrupted_duration_is_judged_by_the_time_that_ran(server: TruthServer, tmp_path: Path) -> None:
+    with start(server.url("slow"), tmp_path, "--duration", "60s", "--output-tokens", "8", "--json") as process:
+        try:
+            wait_for_requests(server, process, "slow", 8, 4)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=PATIENCE_S)
+        finally:
+            process.kill()
+    window = json.loads(out)["window"]
+    assert 0 < window["end_s"] - window["begin_s"] < 30
+    assert window["mean_concurrency"] == pytest.approx(1.0, abs=0.1)
 
 
 def test_two_interruptions_end_at_once_and_what_was_written_stays(server: TruthServer, tmp_path: Path) -> None:

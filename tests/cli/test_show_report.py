@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from inference_bench.cli.main import main
+from inference_bench.conform.truth_process import TruthProcess
 from inference_bench.loadtest.workload_memory import asked_of, asked_to_json
+from inference_bench.measure.server_metrics import SERVER_METRICS_FILE, ServerSample, sample_to_json
 from inference_bench.measure.store import RunFolder
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
@@ -65,7 +67,7 @@ def test_a_run_that_was_cut_short_says_what_it_has(capsys: pytest.CaptureFixture
     shown_text = capsys.readouterr().out
     assert max(map(len, shown_text.splitlines())) <= 100 or str(folder) in shown_text
     text = " ".join(shown_text.split())
-    assert "did not come to its end: 30 requests had ended and 1 were in flight" in text
+    assert "did not come to its end: 30 requests had ended and 1 was in flight" in text
     assert "31 sent, 30 completed, 1 cancelled" in text
     assert "poisson, 31 requests" in text
     assert "as other tools define it" not in text
@@ -81,6 +83,17 @@ def test_its_json_has_the_proof_and_every_definition(capsys: pytest.CaptureFixtu
     assert found["arrivals_proof"]["num_requests"] == 31
     assert found["definitions"]["vLLM"]["ttft"]["p50_s"] == pytest.approx(0.125, abs=1e-7)
     assert (found["requests"]["sent"], found["run_dir"]) == (31, str(folder))
+
+
+def test_what_the_server_said_of_itself_is_shown_too(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    assert shown(capsys, str(folder))["server"] is None
+    samples = [ServerSample(at_s, 0.001, running=2.0, output_tokens_total=total) for at_s, total in ((-1, 0), (99, 7))]
+    lines = (sample_to_json("vLLM", sample) for sample in samples)
+    (folder / SERVER_METRICS_FILE).write_text("".join(f"{line}\n" for line in lines))
+    assert shown(capsys, str(folder))["server"]["output_tokens"] == 7
+    assert main(["report", str(folder)]) == 0
+    assert "the server counted 7 output tokens" in " ".join(capsys.readouterr().out.split())
 
 
 def test_definitions_are_shown_where_they_are_asked_for(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -168,3 +181,61 @@ def test_a_run_of_warm_up_alone_has_nothing_to_show(capsys: pytest.CaptureFixtur
         writer.append(replace(records_of(WORKLOAD, "", 1)[0], stage=Stage.WARMUP))
     assert main(["report", str(run.path)]) == 2
     assert "no measured request" in capsys.readouterr().err
+
+
+def test_a_finished_run_prints_again_what_was_printed_then(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    (folder / "result.json").write_text('{"schema": "inference-bench/load-capacity/1", "is_interrupted": false}')
+    (folder / "report.txt").write_text("The highest rate lies between 4 and 5.\n\nraw samples: x\n")
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == "The highest rate lies between 4 and 5.\n\nraw samples: x\n"
+    (folder / "report.html").write_text("<html></html>")
+    assert main(["report", str(folder), "--definitions"]) == 0
+    text = capsys.readouterr().out
+    assert "this run as other tools define it" in text
+    assert text.endswith(f"\nreport: {folder / 'report.html'}\n")
+
+
+def test_an_interrupted_run_says_so_first(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    (folder / "result.json").write_text('{"schema": "inference-bench/load/1", "is_interrupted": true}')
+    (folder / "report.txt").write_text("some text \x1b[2Jof a run\n")
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == (
+        "this run was interrupted: this is what was measured by then\n\nsome text \N{REPLACEMENT CHARACTER}[2Jof a run\n"
+    )
+
+
+def test_a_text_without_a_result_is_not_that_of_a_finished_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder = a_run(tmp_path, records_of(WORKLOAD, "measure", 30))
+    (folder / "report.txt").write_text("all is well\n")
+    assert main(["report", str(folder)]) == 0
+    text = capsys.readouterr().out
+    assert "all is well" not in text
+    assert "did not come to its end" in text
+    assert text.endswith("\n")
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--concurrency", "2", "--requests", "8"],
+        ["--concurrency", "1,2", "--requests", "4"],
+        ["--find-capacity", "--ttft-p99", "40ms", "--share", "0.5", "--rate", "10", "--max-requests", "90"],
+    ],
+    ids=("one", "sweep", "capacity"),
+)
+def test_a_run_is_printed_again_as_it_was(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, asked: Sequence[str]
+) -> None:
+    with TruthProcess() as server:
+        url = server.url("lockstep,first=0.01,gap=0.002")
+        lengths = ["--prompt-tokens", "8", "--output-tokens", "4"]
+        assert main(["load", url, *asked, *lengths, "--runs", str(tmp_path / "runs"), "--no-report"]) in (0, 1)
+    printed = capsys.readouterr().out
+    (folder,) = (tmp_path / "runs").iterdir()
+    assert main(["report", str(folder)]) == 0
+    assert capsys.readouterr().out == printed
+    assert printed.endswith(f"raw samples: {folder}\n")

@@ -161,7 +161,7 @@ def test_text_without_times_or_counts_is_given_both(tmp_path: Path) -> None:
         ("--rate 1 --shared-prefix 0", "shared prefix in tokens is 0"),
         ("--rate 1 --shared-prefix 1:2:3:4", "write T, T:GROUPS or T:GROUPS:ZIPF"),
         ("--rate 1 --shared-prefix 1:2:x", "Zipf exponent is 'x'"),
-        ("--rate 1 --time-scale 2", "time scale cannot be given here: they are about a trace"),
+        ("--rate 1 --time-scale 2", "time scale cannot be given here: that is about a trace"),
         ("--rate 1 --trace-fix sort", "trace fix cannot be given here"),
         ("--concurrency 2 --turns 2", "turns cannot be given here: a closed loop sends when an answer is there"),
         ("--concurrency 2 --arrivals poisson", "arrivals cannot be given here"),

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from dataclasses import replace
+
 import pytest
 
-from inference_bench.measure.prompt_checks import check_cache, check_prompt_lengths, count_shared_tokens
-from inference_bench.measure.prompt_sources import WordSource
+from inference_bench.measure.prompt_checks import (
+    DocumentsJudged,
+    check_cache,
+    check_prompt_lengths,
+    count_shared_tokens,
+    judge_documents,
+    kept_of_prompts,
+)
+from inference_bench.measure.prompt_files import FilePrompts
+from inference_bench.measure.prompt_sources import PromptTemplate, WordSource
 from inference_bench.measure.prompt_vocabulary import find_single_token_words
 from inference_bench.measure.prompt_words import WORDS
 from inference_bench.origin import Origin
@@ -128,3 +139,29 @@ def test_words_that_are_not_decided_within_the_budget_are_left_out() -> None:
     assert server.num_texts <= 12
     assert not {WORDS[300], WORDS[-2]} & set(found.starters)
     assert len(found.starters) > 200
+
+
+def test_verdicts_on_documents_are_counted_over_what_was_measured() -> None:
+    records = [replace(record(0, 5), document_valid=valid) for valid in (True, True, False, None)]
+    warm = replace(records[2], stage=Stage.WARMUP)
+    found = judge_documents([*records, warm])
+    assert found == DocumentsJudged(asked=4, valid=2, invalid=1, not_judged=1)
+    assert found.finding == found.remark
+    assert found.remark.startswith("1 of 3 answers is no document that fits")
+    good = judge_documents(records[:2])
+    assert good is not None
+    assert (good.finding, good.remark) == (None, "All 2 answers fit the schema they were asked to.")
+    assert judge_documents([record(0, 5), warm]) is None
+
+
+def test_a_run_folder_keeps_hashes_and_no_text() -> None:
+    template, schema = PromptTemplate("Answer as a pirate: {prompt}"), {"type": "object", "title": "secret"}
+    kept = kept_of_prompts(None, template, schema)
+    assert (kept["source"], kept["file"]) == ("words", None)
+    assert kept["template_sha256"] == hashlib.sha256(b"Answer as a pirate: {prompt}").hexdigest()
+    assert kept["schema_sha256"] == hashlib.sha256(b'{"title":"secret","type":"object"}').hexdigest()
+    assert "pirate" not in str(kept)
+    file = FilePrompts("mine.jsonl", ())
+    assert kept_of_prompts(file, None, None) == {
+        "source": "file", "file": "mine.jsonl", "template_sha256": None, "schema_sha256": None,
+    }  # fmt: skip

@@ -149,7 +149,6 @@ def test_plain_prompts_are_taken_as_they_are(
 def test_prompts_come_in_the_order_of_the_file_and_begin_anew_at_its_end(tmp_path: Path) -> None:
     prompts = prompts_of(tmp_path, *({"prompt": f"question {number}", "max_tokens": number + 1} for number in range(3)))
     maker = PromptMaker(0, source=prompts)
-    assert maker.num_distinct == 3
     assert [maker.make(1, serial).text[-1] for serial in (2, 0, 4)] == ["2", "0", "1"]
     assert [shape.output_tokens for shape in prompts.shapes(5)] == [1, 2, 3, 1, 2]
     assert [shape.output_tokens for shape in prompts_of(tmp_path, {"prompt": "x"}).shapes(output_tokens=9)] == [9]

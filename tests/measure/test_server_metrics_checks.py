@@ -34,6 +34,22 @@ def test_the_same_number_of_tokens_on_both_sides_is_no_finding() -> None:
     assert (check.server, check.client_low, check.client_high, check.finding) == (1000, 1000, 1000, None)
 
 
+def test_how_near_both_counts_are_is_said() -> None:
+    same = check_output_tokens(counted(5000, 5400, 6000), TEN)
+    assert same is not None
+    assert same.agreement == "the server's own count agrees: output tokens 1,000, by the records 1,000"
+    early = check_output_tokens(counted(5000, 5400, 6000), [replace(TEN[0], sent_s=-0.1), *TEN[1:]])
+    assert early is not None
+    assert (early.num_open, early.client_low, early.client_high) == (1, 900, 1000)
+    assert early.agreement == (
+        "the server's own count is possible: output tokens 1,000, by the records 900 to 1,000, as 1 request was under way "
+        "when it was first or last asked, or not counted"
+    )
+    wrong = check_output_tokens(counted(5000, 5400, 5500), TEN)
+    assert wrong is not None
+    assert wrong.agreement is None
+
+
 def test_tokens_that_no_server_generated_are_found() -> None:
     check = check_output_tokens(counted(5000, 5400, 5500), TEN)
     assert check is not None

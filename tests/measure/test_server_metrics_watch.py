@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_bench.errors import ServerError
+from inference_bench.errors import RequestError, ServerError
 from inference_bench.measure.http1 import RunClock
 from inference_bench.measure.server_metrics import SERVER_METRICS_FILE, ServerMetrics, read_server_metrics
 from inference_bench.measure.server_metrics_watch import PageFetcher, ServerWatch
@@ -275,3 +275,9 @@ def test_lines_are_there_while_the_run_goes_on(tmp_path: Path) -> None:
             time.sleep(0.005)
         first = path.read_bytes().split(b"\n")[0]
     assert json.loads(first)["running"] == 21
+
+
+@pytest.mark.parametrize("path", ["", "metrics", "/a b", "/a\r\nX-Evil: 1", "/caf\u00e9", "http://other/metrics"])
+def test_a_path_that_cannot_stand_in_a_request_is_refused(path: str) -> None:
+    with pytest.raises(RequestError, match="must begin with /"):
+        PageFetcher(Target("http://127.0.0.1:1"), path)

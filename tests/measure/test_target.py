@@ -146,3 +146,21 @@ def test_an_echoed_prompt_is_cut_off() -> None:
     said = f"cannot process: {' '.join(prompt.split())}"
     assert Target("http://host").hide_secrets(said, prompt) == "cannot process: [prompt]"
     assert Target("http://host").hide_secrets("apple is not allowed", prompt) == "apple is not allowed"
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "no: RIVER STONE APPLE CLOUD MACHINE",
+        "no: river | stone | apple | cloud",
+        "no: [\\'river\\', \\'stone\\', \\'apple\\', \\'cloud\\']",
+        "no: ver stone apple cloud machine",
+        "no: R\u0130VER stone apple cloud machine garden",
+    ],
+)
+def test_a_prompt_that_is_quoted_in_another_way_is_cut_off_too(said: str) -> None:
+    hidden = Target("http://host").hide_secrets(said, "river stone apple cloud\nmachine garden winter")
+    assert hidden.endswith("[prompt]")
+    assert hidden.startswith("no: ")
+    assert "stone apple" not in hidden.casefold()
+    assert len(hidden) < 24

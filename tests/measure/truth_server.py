@@ -176,7 +176,7 @@ class Reply:
 
 
 Behaviour = Callable[[Reply], None]
-LISTING = frozenset({"steady", "slow", "unhurried", "at_once"})
+LISTING = frozenset({"steady", "slow", "unhurried", "at_once", "busy_with_two"})
 BEHAVIOURS: dict[str, Behaviour] = {}
 
 
@@ -461,6 +461,12 @@ def not_found(reply: Reply) -> None:
 @behaviour
 def busy(reply: Reply) -> None:
     reply.json("429 Too Many Requests", {"detail": "slow down"}, "Retry-After: 7")
+
+
+@behaviour
+def busy_with_two(reply: Reply) -> None:
+    """Too busy for requests for two tokens, which no warm-up sends."""
+    (busy if reply.request.num_tokens == 2 else steady)(reply)
 
 
 @behaviour

@@ -357,3 +357,15 @@ def test_a_processor_whose_narrow_arithmetic_is_unknown_has_no_compute_bound() -
     wide = subject("SmolLM2-135M", "H100 SXM5 80GB", "fp32")
     assert replace(wide, machine=probed).ceiling.peak_flops_per_s == 1e11
     assert of.ceiling.peak_flops_per_s == 1_978_900_000_000_000  # 8-bit weights may be computed with in 8 bits
+
+
+def test_a_ceiling_that_is_not_known_is_named_with_what_to_do() -> None:
+    of, records = llama()
+    no_rate = dataclasses.replace(of, machine=dataclasses.replace(of.machine, peak_flops_per_s={}))
+    (note,) = (note for note in referee(records, no_rate).notes if "known" in note)
+    assert note == (
+        f"of {of.machine.name} no compute rate for these weights is known: only its bandwidth binds; name a machine file with it"
+    )
+    here = dataclasses.replace(no_rate.machine, bandwidth_bytes_per_s=None, origin=Origin.MEASURED)
+    (note,) = (note for note in referee(records, dataclasses.replace(of, machine=here)).notes if "neither" in note)
+    assert note.endswith("; measure this machine with `probe`")

@@ -64,4 +64,5 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
     """
     found = given(options, names)
     if found:
-        raise RequestError(f"{' and '.join(found)} cannot be given here: {why}")
+        about = why.replace("they are", "that is", 1) if len(found) == 1 and why.startswith("they are") else why
+        raise RequestError(f"{' and '.join(found)} cannot be given here: {about}")

@@ -5,27 +5,31 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from inference_bench.cli.given import number
-from inference_bench.cli.load_choice import LoadChoice
-from inference_bench.cli.main import INTERRUPTED
+from inference_bench.cli.load_choice import PROMISED, LoadChoice
+from inference_bench.cli.main import INTERRUPTED, WORLD_FAILED
 from inference_bench.loadtest.capacity import Limits
-from inference_bench.loadtest.capacity_run import measure_capacity
+from inference_bench.loadtest.capacity_run import CapacityRun, measure_capacity
 from inference_bench.loadtest.capacity_search import SearchPlan
 from inference_bench.report.load_capacity_report import capacity_run_json, capacity_run_text
 from inference_bench.units import parse_count, parse_fraction, parse_seconds
 
-LIMITS: Final = ("ttft_p99", "itl_p99", "tpot_p99", "e2e_p99")
-
 
 def find(
     choice: LoadChoice, options: argparse.Namespace, progress: Callable[[str], None]
-) -> tuple[dict[str, Any], str, Path, int]:
-    """Search; what was found as JSON and as text, the run folder, and the exit code: 1 where no rate is known to pass."""
+) -> tuple[CapacityRun, dict[str, Any], str, int]:
+    """Search; what was found, also as JSON and as text, and the exit code: 1 where no rate is known to pass.
+
+    Where:   it is 3 where the search could not go on
+    """
     limits = Limits(
-        **{f"{name}_s": _seconds(getattr(options, name), name) for name in LIMITS if getattr(options, name) is not None}
+        **{
+            f"{name}_s": _seconds(getattr(options, name), name)
+            for name in PROMISED
+            if getattr(options, name) is not None
+        }
     )
     result = measure_capacity(
         choice.request,
@@ -36,8 +40,10 @@ def find(
         guesses_first_rate=options.rate is None,
         max_s=math.inf if options.max_time is None else parse_seconds(options.max_time, "longest search"),
     )
-    code = INTERRUPTED if result.found.is_interrupted else 0 if result.found.low_rate is not None else 1
-    return capacity_run_json(result), capacity_run_text(result), result.run_dir, code
+    code = 0 if result.found.low_rate is not None else 1
+    if result.found.is_interrupted or result.found.trouble is not None:
+        code = INTERRUPTED if result.found.is_interrupted else WORLD_FAILED
+    return result, capacity_run_json(result), capacity_run_text(result), code
 
 
 def _seconds(text: str, name: str) -> float:

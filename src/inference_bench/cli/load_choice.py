@@ -24,6 +24,7 @@ from inference_bench.loadtest.sweep import Axis, SweepPlan
 from inference_bench.measure.prompt_files import FilePrompts, read_prompt_file
 from inference_bench.measure.prompt_sources import CorpusSource, read_corpus, read_template
 from inference_bench.measure.prompts import PromptSource
+from inference_bench.measure.server_metrics_watch import require_page_path
 from inference_bench.measure.target import SecretHeaders, parse_extra_body, parse_header
 from inference_bench.measure.text_checks import (
     DocumentCheck,
@@ -35,6 +36,7 @@ from inference_bench.measure.text_checks import (
 )
 from inference_bench.referee import Subject, subject_for
 from inference_bench.simulate.processes import usable_cpus
+from inference_bench.token_window import LEAST_PER_SLOT
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.workload import (
     OpenLoop,
@@ -47,15 +49,16 @@ from inference_bench.workload import (
     says_its_rates,
 )
 
-_PROMISED: Final = ("ttft_p99", "itl_p99", "tpot_p99", "e2e_p99")
+PROMISED: Final = ("ttft_p99", "itl_p99", "tpot_p99", "e2e_p99")  # the objectives of a search for the capacity
 _ELSEWHERE: Final = (
-    "concurrency", "duration", "warmup", "cooldown", "ramp", "resume", "time_scale", "report", "requests", "model", "on",
+    "concurrency", "duration", "warmup", "cooldown", "ramp", "resume", "time_scale", "requests", "model", "on",
 )  # fmt: skip
 _CONCURRENCY: Final = "1"
 _DRAWN: Final = "1000"  # shapes of a closed loop with a duration, which come again
-_SWEPT_S: Final = {"duration": "15s", "warmup": "5s", "cooldown": "5s"}
+_SWEPT_S: Final = {"duration": "15s", "warmup": "5s"}
 _SPARE_SIGMAS: Final = 6.0
 _MOST_DOUBLINGS: Final = 12
+_MOST_PROCESSES: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,8 @@ def load_choice(options: argparse.Namespace) -> LoadChoice:
     if plan is not None and options.duration is None and options.requests is None:
         for name, time in _SWEPT_S.items():
             setattr(options, name, getattr(options, name) or time)
+    if options.duration is not None and options.requests is not None:
+        raise RequestError("a duration and a number of requests are both given; either ends the measuring, so give one")
     stages = _stages(options)
     source = _source(options)
     if options.template is not None and options.turns is not None:
@@ -96,7 +101,7 @@ def load_choice(options: argparse.Namespace) -> LoadChoice:
         api_key=api_key(options.api_key_env),
         runs=Path(options.runs),
         seed=options.seed,
-        timeout_s=parse_seconds(options.timeout, "timeout"),
+        timeout_s=_timeout_s(options.timeout),
         workload=build.one() if plan is None and not options.find_capacity else None,
         repeats=options.requests is None,
         extra_body={} if options.extra_body is None else parse_extra_body(options.extra_body),
@@ -105,13 +110,13 @@ def load_choice(options: argparse.Namespace) -> LoadChoice:
         template=None if options.template is None else read_template(Path(options.template)),
         document_schema=schema,
         examine=examine_with(checks),
-        scrape_path=options.scrape,
+        scrape_path=None if options.scrape is None else require_page_path(options.scrape),
         processes=_processes(options),
         on_ray=options.ray,
         subject=_subject(options),
         counts_each_chunk=options.count_chunks,
         objective=objective_from(options),
-        notes=_notes(source, checks),
+        notes=(*_notes(source, checks), *_sweep_notes(options, plan)),
         **stages,
     )
     at = build.at_rate if plan is not None and plan.axis is Axis.RATE else build.at_concurrency
@@ -126,8 +131,8 @@ def require_search(options: argparse.Namespace) -> None:
     if not options.find_capacity:
         refuse(
             options,
-            (*_PROMISED, "share", "half_width", "max_requests", "max_time"),
-            "they are about a capacity, and none is looked for",
+            (*PROMISED, "share", "half_width", "max_requests", "max_time"),
+            "they are about a capacity, and none is looked for; add --find-capacity",
         )
         return
     refuse(options, _ELSEWHERE, "a search for the capacity asks for rates of its own")
@@ -158,6 +163,8 @@ def _stages(options: argparse.Namespace) -> dict[str, Any]:
             found[name] = parse_seconds(text, option)
     if found.get("duration_s") == 0:
         raise RequestError("the duration is 0 s; it must be longer than that")
+    if options.duration is not None and options.cooldown is None:
+        found["cooldown_s"] = _timeout_s(options.timeout)  # what was measured ends by then, so nothing is cancelled
     if options.warmup is not None:
         if options.warmup.strip().isdigit():
             found["warmup_requests"] = parse_count(options.warmup, "warm-up requests")
@@ -176,7 +183,10 @@ class _Workloads:
         self._options, self._source = options, source
         duration_s = stages.get("duration_s")
         warm_s = max(stages.get("warmup_s", 0.0), stages.get("ramp_s", 0.0))
-        self._all_s = None if duration_s is None else warm_s + duration_s + stages.get("cooldown_s", 0.0)
+        cooldown_s = stages.get("cooldown_s", 0.0)
+        if options.cooldown is None and duration_s is not None:
+            cooldown_s = min(cooldown_s, duration_s)  # then the last ones end without further load
+        self._all_s = None if duration_s is None else warm_s + duration_s + cooldown_s
 
     def one(self) -> Workload:
         """What is asked for; one request at a time where nothing says when they are sent."""
@@ -188,7 +198,7 @@ class _Workloads:
 
     def at_concurrency(self, level: float) -> Workload:
         """The workload of one level of a sweep over concurrencies."""
-        return self._closed(f"{level:.0f}")
+        return self._closed(f"{level:.0f}", LEAST_PER_SLOT * round(level))
 
     def at_rate(self, level: float) -> Workload:
         """The workload of one level of a sweep over rates."""
@@ -199,8 +209,10 @@ class _Workloads:
         replays = self._options.trace is not None and self._options.arrivals is None
         return self._build(rate=None if replays else "1", concurrency=None, requests=str(count), seed=seed)
 
-    def _closed(self, concurrency: str) -> Workload:
+    def _closed(self, concurrency: str, least: int = 0) -> Workload:
         requests = self._options.requests
+        if requests is not None and parse_count(requests, "requests") < least:
+            requests = str(least)
         if requests is None and self._all_s is not None and self._options.trace is None:
             requests = _DRAWN
         return self._build(rate=None, concurrency=concurrency, requests=requests)
@@ -252,7 +264,18 @@ def _processes(options: argparse.Namespace) -> int:
     """How many processes send; on a cluster 0 is as many as it has cores."""
     if options.processes is None:
         return 0 if options.ray else 1
-    return parse_count(options.processes, "processes") or (0 if options.ray else usable_cpus())
+    count = parse_count(options.processes, "processes") or (0 if options.ray else usable_cpus())
+    if count > _MOST_PROCESSES and not options.ray:
+        raise RequestError(
+            f"{count} processes are more than one machine runs at once; ask for at most {_MOST_PROCESSES}"
+        )
+    return count
+
+
+def _timeout_s(text: str) -> float:
+    if not (seconds := parse_seconds(text, "timeout")):
+        raise RequestError("the timeout is 0 s; it must be longer than that")
+    return seconds
 
 
 def _subject(options: argparse.Namespace) -> Subject | None:
@@ -288,6 +311,18 @@ def _notes(source: PromptSource | None, checks: Sequence[Examine]) -> tuple[str,
     if isinstance(source, FilePrompts) and source.num_skipped:
         notes.append(f"{source.num_skipped} conversations of {source.name} have no answered question and were left out")
     return tuple(notes)
+
+
+def _sweep_notes(options: argparse.Namespace, plan: SweepPlan | None) -> tuple[str, ...]:
+    """That a level may be sent more than was asked for."""
+    if plan is None or plan.axis is not Axis.CONCURRENCY or options.requests is None:
+        return ()
+    if not plan.is_open and parse_count(options.requests, "requests") >= LEAST_PER_SLOT * max(plan.levels):
+        return ()
+    return (
+        f"a level is sent {options.requests} requests, or {LEAST_PER_SLOT} for each in flight where that is more: fewer "
+        f"have no steady window",
+    )
 
 
 def _headers(texts: list[str] | tuple[()]) -> dict[str, str]:

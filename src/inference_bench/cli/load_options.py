@@ -27,15 +27,19 @@ _WHEN: Final = (
     (
         "--duration",
         "TIME",
-        "how long to measure, instead of a number of requests; what is in flight at its end may finish in the cool-down, "
-        "or is cancelled",
+        "how long to measure, instead of a number of requests; what is in flight at its end may finish in the cool-down",
     ),
     (
         "--warmup",
         "TIME|N",
         "what the load begins with and is not measured: so long (30s), or so many requests (30); it does not drain in between",
     ),
-    ("--cooldown", "TIME", "how long the load is kept up at most while what was measured ends; default 0s"),
+    (
+        "--cooldown",
+        "TIME",
+        "how long the load is kept up at most while what was measured ends; default with a duration: until it has ended; 0s: "
+        "cancel it",
+    ),
     ("--ramp", "TIME", "start the slots of a closed loop spread over so long; part of the warm-up"),
 )
 _WHAT: Final = (
@@ -112,7 +116,8 @@ def _add_when(parser: argparse.ArgumentParser) -> None:
     when.add_argument(
         "--sweep",
         action="store_true",
-        help="go on from --rate or --concurrency (default 1), twice as much each time, until the server is saturated and past it",
+        help="go on from --rate or --concurrency (default 1), twice as much each time, until the throughput grows by less than "
+        "5%%, and two levels past that; without --requests or --duration each level has 5 s of warm-up and measures 15 s",
     )
     when.add_argument("--resume", metavar="RUN", help="go on with a sweep that was cut short, asked the same way")
     when.add_argument(

@@ -1,6 +1,6 @@
 """The page of a load run: what it needs beside the result, and where it is written.
 
-In:   LoadRun or SweepRun, the options of `load`
+In:   LoadRun, SweepRun or CapacityRun, the options of `load`
 Out:  report.html in the run folder, or the file that `--report` names
 Leaves out: what the page says (report)
 """
@@ -8,12 +8,14 @@ Leaves out: what the page says (report)
 from __future__ import annotations
 
 import argparse
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.cli.report_page import drawn_page, provenance, require_report_file
 from inference_bench.errors import RequestError
-from inference_bench.files import write_whole
+from inference_bench.files import shown_name, write_whole
+from inference_bench.loadtest.capacity_run import CapacityRun
 from inference_bench.loadtest.flow import LoadRun
 from inference_bench.loadtest.sweep import SweepRun
 from inference_bench.verify.saved import REPORT_FILE
@@ -36,16 +38,21 @@ def require_page_name(options: argparse.Namespace) -> None:
     if options.no_report:
         raise RequestError("a page is asked for and refused; ask for one of them")
     require_report_file(options.report)
+    folder = Path(options.report).absolute().parent
+    if not (folder.is_dir() and os.access(folder, os.W_OK)):
+        raise RequestError(
+            f"no page can be written into {shown_name(str(folder))!r}; name a folder that is there and may be written"
+        )
 
 
-def write_load_page(options: argparse.Namespace, result: LoadRun | SweepRun) -> Path | None:
+def write_load_page(options: argparse.Namespace, result: LoadRun | SweepRun | CapacityRun) -> Path | None:
     """Draw and write the page; None where none is wanted.
 
     Raises:  StorageError
     """
     if options.no_report:
         return None
-    from inference_bench.report.load_page import load_page, sweep_page  # late: charts load much
+    from inference_bench.report.load_page import capacity_page, load_page, sweep_page  # late: charts load much
 
     file = Path(options.report) if options.report else result.run_dir / REPORT_FILE
     options.typed = without_header_values(options.typed)
@@ -54,7 +61,9 @@ def write_load_page(options: argparse.Namespace, result: LoadRun | SweepRun) -> 
     def page(draw: Draw | None) -> str:
         if isinstance(result, LoadRun):
             return load_page(result, made, draw)
-        return sweep_page(result, made, draw)
+        if isinstance(result, SweepRun):
+            return sweep_page(result, made, draw)
+        return capacity_page(result, made, draw)
 
     write_whole(file, drawn_page(page))
     return file

@@ -372,4 +372,18 @@ def _run(namespace: argparse.Namespace) -> int:
 
 def entry_point() -> NoReturn:
     """What the installed command runs."""
+    _hear_a_polite_kill()
     sys.exit(main())
+
+
+def _hear_a_polite_kill() -> None:
+    """Let SIGTERM do what Ctrl-C does: what was measured is written and said, and no process that was started stays."""
+    import signal
+
+    def interrupt(*_: object) -> None:
+        if signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, signal.SIG_DFL, None):
+            raise KeyboardInterrupt
+        signal.raise_signal(signal.SIGINT)
+
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, interrupt)

@@ -12,11 +12,13 @@ from inference_bench.errors import RequestError
 from inference_bench.files import require_writable_name
 from inference_bench.report.exports import write_export
 from inference_bench.report.exports_run import exported_run
-from inference_bench.report.saved_load import saved_json, saved_load, saved_text
+from inference_bench.report.proof_report import DEFINITIONS_TITLE
+from inference_bench.report.saved_load import saved_definitions, saved_json, saved_load, saved_text
 from inference_bench.report.text import printable, wrap
-from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result
+from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result, read_text
 
 _VERIFY: Final = "inference-bench/verify/"
+_INTERRUPTED: Final = "this run was interrupted: this is what was measured by then"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -34,12 +36,14 @@ def run(options: argparse.Namespace) -> int:
         if str(result.get("schema")).startswith(_VERIFY):
             print(_verified(result, folder))
             return 0
+        if (text := read_text(folder)) is not None:
+            print(_printed(text, result, folder, options.definitions))
+            return 0
     saved = saved_load(folder)
     if options.json:
         print_json(saved_json(saved))
     else:
-        print(saved_text(saved, options.definitions))
-        print(*(f"report: {page}" for page in [folder / REPORT_FILE] if page.is_file()), sep="", end="")
+        print("\n".join([saved_text(saved, options.definitions), *_page_line(folder)]))
     return 0
 
 
@@ -57,5 +61,20 @@ def _verified(result: Mapping[str, Any], folder: Path) -> str:
     """A verification's reading, and where its page is."""
     reading = result.get("reading")
     lines = [wrap(printable(str(line))) for line in (reading if isinstance(reading, list) else ())]
+    page = _page_line(folder)
+    return "\n".join([*lines, "", *page] if page else lines)
+
+
+def _printed(text: str, result: Mapping[str, Any], folder: Path, with_definitions: bool) -> str:
+    """What `load` printed when the run had ended, and on demand what other tools would have printed of it."""
+    blocks = ["\n".join(map(printable, text.split("\n")))]
+    if result.get("is_interrupted") is True:
+        blocks.insert(0, _INTERRUPTED)
+    if with_definitions and DEFINITIONS_TITLE not in text:
+        blocks.append(saved_definitions(saved_load(folder)))
+    return "\n".join(["\n\n".join(blocks), *_page_line(folder)])
+
+
+def _page_line(folder: Path) -> list[str]:
     page = folder / REPORT_FILE
-    return "\n".join([*lines, "", f"report: {page}"] if page.is_file() else lines)
+    return [f"report: {page}"] if page.is_file() else []

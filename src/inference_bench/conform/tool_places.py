@@ -1,6 +1,6 @@
 """Where is another tool? In a virtual environment that is named for it, in this one, or on the path.
 
-In:   the tool's package, and the environment's INFERENCE_BENCH_<PACKAGE>, such as INFERENCE_BENCH_GUIDELLM=/home/me/venv
+In:   the tool's package, and the environment's INFERENCE_BENCH_<PACKAGE>, such as INFERENCE_BENCH_GUIDELLM=/opt/guidellm
 Out:  the words that its command begins with; None where it is not
 Leaves out: whether it works there (it is run to see)
 Read next by: tools.

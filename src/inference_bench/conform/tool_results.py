@@ -57,6 +57,7 @@ def read_guidellm(found: Mapping[str, Any], num_requests: int) -> Observed:
         mean("output_token_count"),
         mean("time_to_first_token_ms"),
         mean("inter_token_latency_ms"),
+        None,
     )
 
 
@@ -79,7 +80,7 @@ def _observed(
     tokens: float | None,
     ttft_ms: float | None,
     tpot_ms: float | None,
-    gap_ms: float | None = None,
+    gap_ms: float | None,
 ) -> Observed:
     if not completed or completed < num_requests:
         return Observed(NOT_COMPLETED)

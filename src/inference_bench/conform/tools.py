@@ -7,7 +7,7 @@ Read next by: suite.
 
 None of them is a dependency, and none is tested here but by examples of its result file; docs/conformance.md has what
 came of running them. A tool is kept by a process of its own (tool_host), with which it ends however this one does.
-All four want a tokenizer to make prompts; they are given one that is made for it.
+All of them want a tokenizer to make prompts; they are given one that is written for the run.
 """
 
 from __future__ import annotations

@@ -7,6 +7,6 @@ it differs), `recomputed` (all of it, from RequestRecords).
 from __future__ import annotations
 
 from inference_bench.definitions.recomputed import Recomputed, recompute
-from inference_bench.definitions.rules import METRICS, RULES, TOOLS, Rule
+from inference_bench.definitions.rules import METRICS, RULES, TOOLS
 
-__all__ = ["METRICS", "RULES", "TOOLS", "Recomputed", "Rule", "recompute"]
+__all__ = ["METRICS", "RULES", "TOOLS", "Recomputed", "recompute"]

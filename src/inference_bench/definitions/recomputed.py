@@ -4,7 +4,7 @@ In:   RequestRecords of a run
 Out:  Recomputed: a tool's metric, its value or percentiles, and why there is none
 Leaves out: what was never recorded (text, and so a tool's own tokenizer); a tool's view of which requests succeeded: all
             here are those that we call completed
-Read next by: report.
+Read next by: loadtest.flow, report.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 In:   nothing
 Out:  RULES: one row a tool and metric, the one table behind `load --definitions`, its JSON and docs/metrics.md
-Leaves out: a tool's own faults in reading a stream (docs of `conform`); its rounding
-Read next by: recomputed, report.
+Leaves out: a tool's own faults in reading a stream (docs/conformance.md); its rounding
+Read next by: recomputed, report (exports_vllm).
 
 Read in each tool's source in 2026: vLLM 0.33, SGLang 0.5.23, GuideLLM 0.8.1, AIPerf 0.13.0, inference-perf, MLPerf
 LoadGen, genai-bench and llmperf. Where a tool counts tokens with a tokenizer of its own, the server's count stands in.

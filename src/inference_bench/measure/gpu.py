@@ -48,7 +48,7 @@ def detect_gpus(nvml: Nvml | None = None) -> GPUDetection:
     except nvml.NVMLError as error:
         return GPUDetection((), f"the NVIDIA driver would not list its cards: {error}")
     finally:
-        _ask(nvml, nvml.nvmlShutdown)
+        ask_driver(nvml, nvml.nvmlShutdown)
     return GPUDetection(gpus, None if gpus else "the NVIDIA driver lists no card")
 
 
@@ -67,29 +67,29 @@ def bound_memory_bytes_per_s(gpu: GPUIdentity) -> float | None:
 
 def _identify(nvml: Nvml, index: int) -> GPUIdentity:
     card = nvml.nvmlDeviceGetHandleByIndex(index)
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, card)
-    capability = _ask(nvml, nvml.nvmlDeviceGetCudaComputeCapability, card)
-    cuda = _ask(nvml, nvml.nvmlSystemGetCudaDriverVersion)
-    ecc = _ask(nvml, nvml.nvmlDeviceGetEccMode, card)
-    limit_mw = _ask(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, card)
+    memory = ask_driver(nvml, nvml.nvmlDeviceGetMemoryInfo, card)
+    capability = ask_driver(nvml, nvml.nvmlDeviceGetCudaComputeCapability, card)
+    cuda = ask_driver(nvml, nvml.nvmlSystemGetCudaDriverVersion)
+    ecc = ask_driver(nvml, nvml.nvmlDeviceGetEccMode, card)
+    limit_mw = ask_driver(nvml, nvml.nvmlDeviceGetEnforcedPowerLimit, card)
     return GPUIdentity(
         index=index,
-        name=_text(_ask(nvml, nvml.nvmlDeviceGetName, card)) or "unnamed NVIDIA card",
+        name=_text(ask_driver(nvml, nvml.nvmlDeviceGetName, card)) or "unnamed NVIDIA card",
         memory_bytes=None if memory is None else int(memory.total),
         compute_capability=None if capability is None else "{}.{}".format(*capability),
-        driver_version=_text(_ask(nvml, nvml.nvmlSystemGetDriverVersion)),
+        driver_version=_text(ask_driver(nvml, nvml.nvmlSystemGetDriverVersion)),
         cuda_driver_version=None if cuda is None else f"{cuda // KILO}.{cuda % KILO // 10}",
-        memory_bus_width_bits=_ask(nvml, nvml.nvmlDeviceGetMemoryBusWidth, card),
-        max_memory_clock_hz=_hertz(_ask(nvml, nvml.nvmlDeviceGetMaxClockInfo, card, nvml.NVML_CLOCK_MEM)),
-        max_sm_clock_hz=_hertz(_ask(nvml, nvml.nvmlDeviceGetMaxClockInfo, card, nvml.NVML_CLOCK_SM)),
+        memory_bus_width_bits=ask_driver(nvml, nvml.nvmlDeviceGetMemoryBusWidth, card),
+        max_memory_clock_hz=_hertz(ask_driver(nvml, nvml.nvmlDeviceGetMaxClockInfo, card, nvml.NVML_CLOCK_MEM)),
+        max_sm_clock_hz=_hertz(ask_driver(nvml, nvml.nvmlDeviceGetMaxClockInfo, card, nvml.NVML_CLOCK_SM)),
         power_limit_w=None if limit_mw is None else limit_mw / KILO,
         is_ecc_on=None if ecc is None else bool(ecc[0]),
-        pcie_generation=_ask(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, card),
-        pcie_lanes=_ask(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, card),
+        pcie_generation=ask_driver(nvml, nvml.nvmlDeviceGetMaxPcieLinkGeneration, card),
+        pcie_lanes=ask_driver(nvml, nvml.nvmlDeviceGetMaxPcieLinkWidth, card),
     )
 
 
-def _ask(nvml: Nvml, question: Callable[..., Any], *arguments: object) -> Any:
+def ask_driver(nvml: Nvml, question: Callable[..., Any], *arguments: object) -> Any:
     """The driver's answer, or None where this card or driver does not know."""
     try:
         return question(*arguments)

@@ -21,12 +21,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
+from inference_bench.measure.gpu import Nvml, ask_driver
 from inference_bench.units import KILO, MEGA
 
 GPU_TELEMETRY_FILE: Final = "gpu_telemetry.jsonl"
 PERIOD_S: Final = 1.0
 _JOIN_S: Final = 2.0
-Nvml = Any  # the pynvml module, or one that answers like it
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,14 +51,6 @@ class GpuTelemetry:
 
     samples: tuple[GpuSample, ...]
     reason: str | None = None
-
-    def mean_power_w(self) -> float | None:
-        """All cards together, on average over the samples."""
-        by_card: dict[int, list[float]] = {}
-        for sample in self.samples:
-            if sample.power_w is not None:
-                by_card.setdefault(sample.index, []).append(sample.power_w)
-        return sum(sum(values) / len(values) for values in by_card.values()) if by_card else None
 
 
 class GpuWatch:
@@ -144,10 +136,10 @@ def _open(nvml: Nvml | None) -> tuple[Nvml | None, list[Any], str | None]:
 
 
 def _sample(nvml: Nvml, index: int, card: object, at_s: float) -> GpuSample:
-    power_mw = _ask(nvml, nvml.nvmlDeviceGetPowerUsage, card)
-    clock_mhz = _ask(nvml, nvml.nvmlDeviceGetClockInfo, card, nvml.NVML_CLOCK_SM)
-    memory = _ask(nvml, nvml.nvmlDeviceGetMemoryInfo, card)
-    rates = _ask(nvml, nvml.nvmlDeviceGetUtilizationRates, card)
+    power_mw = ask_driver(nvml, nvml.nvmlDeviceGetPowerUsage, card)
+    clock_mhz = ask_driver(nvml, nvml.nvmlDeviceGetClockInfo, card, nvml.NVML_CLOCK_SM)
+    memory = ask_driver(nvml, nvml.nvmlDeviceGetMemoryInfo, card)
+    rates = ask_driver(nvml, nvml.nvmlDeviceGetUtilizationRates, card)
     return GpuSample(
         at_s=at_s,
         index=index,
@@ -156,11 +148,3 @@ def _sample(nvml: Nvml, index: int, card: object, at_s: float) -> GpuSample:
         memory_used_bytes=None if memory is None else int(memory.used),
         busy_fraction=None if rates is None else rates.gpu / 100,
     )
-
-
-def _ask(nvml: Nvml, question: Callable[..., Any], *arguments: object) -> Any:
-    """The driver's answer, or None where this card or driver does not know."""
-    try:
-        return question(*arguments)
-    except nvml.NVMLError:
-        return None

@@ -4,7 +4,7 @@ In:   requests as they are sent, their chunks as they come, their records as the
 Out:  a journal: frames of a few bytes a token (journal_format)
 Leaves out: text, which is never given to it; and fsync while it measures: a killed process loses what came in the last
       FLUSH_S, a power cut also what the system had not written yet. `close` waits until all is on the disk
-Read next by: store, load, sender.
+Read next by: store, journal_read, load_options.
 
 Used from one thread. Inside an event loop what is added is written at the latest FLUSH_S later, also when nothing more
 comes; outside one, at once. The end of a request is written at once.

@@ -5,8 +5,7 @@ Out:  every RequestRecord, handed to the writer at once, and how well this clien
 Leaves out: what the numbers mean (metrics) and where they are kept (store)
 Read next by: loadtest, verify, warmup.
 
-What is sent is in jobs, when in slots (a closed loop) and schedule (an open one), how in dispatch. What passes from the
-plan until a request is sent is this client's own delay, and counts.
+What is sent is in jobs, when in slots (a closed loop) and schedule (an open one), how in dispatch.
 """
 
 from __future__ import annotations
@@ -156,15 +155,15 @@ class _Load:
             warm_until_s = begin_s + options.warm_s
             self._measured_s = warm_until_s, warm_until_s + options.duration_s
         sampler = _sample_lag(self._lags_s, self._dispatch.sender.receipts, options.clock)
-        helpers = [asyncio.create_task(sampler), asyncio.create_task(keep_ahead(self._plan.lines))]
+        beside = [asyncio.create_task(sampler), asyncio.create_task(keep_ahead(self._plan.lines))]
         try:
             await self._plan.run(self._dispatch, begin_s)
         finally:
-            for helper in helpers:
-                helper.cancel()
-            for helper in helpers:
+            for each in beside:
+                each.cancel()
+            for each in beside:
                 with suppress(asyncio.CancelledError):
-                    await helper
+                    await each
 
     def result(self, watch: ProcessWatch) -> LoadResult:
         """What came of it so far."""

@@ -1,19 +1,24 @@
-"""Was what was said what was meant: prompts of the length that was asked for, and none that a cache already held.
+"""Was what was said what was meant: prompts as long as asked and in no cache, answers that are the documents asked for.
 
 In:   RequestRecords, and what the workload asked for
-Out:  PromptCheck and CacheCheck: counts, and a finding in words where there is one
-Leaves out: the prompts themselves; these are functions of the records alone
+Out:  PromptCheck, CacheCheck and DocumentsJudged: counts, and a finding in words where there is one
+Leaves out: the prompts themselves, and the judging of a text (text_checks); these are functions of the records alone
 Read next by: loadtest, report.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import Final
 
-from inference_bench.records import RequestRecord
+from inference_bench.measure.prompt_files import FilePrompts
+from inference_bench.measure.prompt_sources import CorpusSource, PromptTemplate
+from inference_bench.measure.prompts import PromptSource
+from inference_bench.measure.text_checks import schema_hash
+from inference_bench.records import RequestRecord, Stage
 from inference_bench.units import format_count, format_fraction
 from inference_bench.workload import Segment
 
@@ -113,6 +118,13 @@ class CacheCheck:
         return f"{told}."
 
 
+def prompt_findings(lengths: PromptCheck | None, cache: CacheCheck | None) -> tuple[str, ...]:
+    """What is wrong with the prompts of a run, in sentences: not as long as asked, or not new to the server's cache."""
+    is_off = lengths is not None and lengths.num_counted != lengths.num_equal
+    said = (lengths.sentence if lengths is not None and is_off else None, None if cache is None else cache.finding)
+    return tuple(line for line in said if line)
+
+
 def check_cache(
     records: Iterable[RequestRecord], template_tokens: float = 0.0, shared_tokens: Sequence[int] | None = None
 ) -> CacheCheck:
@@ -147,6 +159,59 @@ def _meant(record: RequestRecord, shared_tokens: Sequence[int] | None) -> int:
     if not shared_tokens or record.index is None:
         return 0
     return shared_tokens[record.index % len(shared_tokens)]
+
+
+def kept_of_prompts(
+    source: PromptSource | None, template: PromptTemplate | None, schema: Mapping[str, object] | None
+) -> dict[str, str | None]:
+    """What a run folder keeps of where its prompts came from: the kind, a file's name, and hashes; no text."""
+    kind = "file" if isinstance(source, FilePrompts) else "corpus" if isinstance(source, CorpusSource) else "words"
+    return {
+        "source": kind,
+        "file": source.name if isinstance(source, FilePrompts) else None,
+        "template_sha256": None if template is None else sha256(template.text.encode("utf-8", "replace")).hexdigest(),
+        "schema_sha256": None if schema is None else schema_hash(schema),
+    }
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentsJudged:
+    """How many answers are the JSON documents that were asked for, under the stable keys of `documents`.
+
+    Where:    asked are the measured requests; not_judged of them brought no whole answer
+    """
+
+    asked: int
+    valid: int
+    invalid: int
+    not_judged: int
+
+    @property
+    def finding(self) -> str | None:
+        """What is wrong, in words; None when every document fits."""
+        if not self.invalid:
+            return None
+        count, judged = format_count(self.invalid), format_count(self.valid + self.invalid)
+        verb = "is no document that fits" if self.invalid == 1 else "are no documents that fit"
+        return f"{count} of {judged} answers {verb} the schema they were asked to{self._rest}."
+
+    @property
+    def remark(self) -> str:
+        """The same where nothing is wrong."""
+        return self.finding or f"All {format_count(self.valid)} answers fit the schema they were asked to{self._rest}."
+
+    @property
+    def _rest(self) -> str:
+        return f"; {format_count(self.not_judged)} more brought no whole answer to judge" if self.not_judged else ""
+
+
+def judge_documents(records: Iterable[RequestRecord]) -> DocumentsJudged | None:
+    """Count the verdicts on the answers of measured requests; None where no answer was judged."""
+    verdicts = [record.document_valid for record in records if record.stage is Stage.MEASURE]
+    valid, invalid = verdicts.count(True), verdicts.count(False)
+    if not valid + invalid:
+        return None
+    return DocumentsJudged(len(verdicts), valid, invalid, len(verdicts) - valid - invalid)
 
 
 def count_shared_tokens(prompts: Iterable[Sequence[Segment]]) -> tuple[int, ...]:

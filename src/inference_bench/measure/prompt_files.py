@@ -32,10 +32,7 @@ MAX_TEXT_BYTES: Final = 256 * MEBI
 MAX_PROMPT_CHARS: Final = 4 * MEBI
 MAX_OUTPUT_TOKENS: Final = MEBI
 DEFAULT_OUTPUT_TOKENS: Final = 128
-CHARS_PER_TOKEN: Final = (
-    4.0  # of English in current vocabularies, about; a stated guess, replaced by the server's count
-)
-
+CHARS_PER_TOKEN: Final = 4.0  # of English, about: a stated guess, replaced by the server's count
 LEAST_CHARS_PER_TOKEN: Final = 2.0
 
 _LENGTH_FIELDS: Final = ("max_tokens", "max_output_tokens", "output_tokens", "output_len")

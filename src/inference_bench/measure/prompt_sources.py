@@ -159,9 +159,21 @@ def read_template(path: Path) -> PromptTemplate:
 
 
 def read_text(path: Path, what: str, max_bytes: int) -> str:
-    """A whole UTF-8 file that the user named.
+    """A whole UTF-8 file that the user named; see `read_bytes`.
 
-    Raises:   RequestError for one that is missing, no regular file, larger than `max_bytes`, or not UTF-8
+    Raises:   RequestError, also for one that is not UTF-8
+    """
+    try:
+        return read_bytes(path, what, max_bytes).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        where = f"the {what} {shown_name(path)!r}"
+        raise RequestError(f"{where} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+
+
+def read_bytes(path: Path, what: str, max_bytes: int) -> bytes:
+    """A whole file that the user named.
+
+    Raises:   RequestError for one that is missing, no regular file, or larger than `max_bytes`
     """
     name = shown_name(path)
     try:
@@ -173,7 +185,4 @@ def read_text(path: Path, what: str, max_bytes: int) -> str:
         raise RequestError(f"the {what} {name!r} is not the path of a file") from None
     if len(data) > max_bytes:
         raise RequestError(f"the {what} {name!r} is larger than {max_bytes} bytes; give a smaller one")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RequestError(f"the {what} {name!r} is not UTF-8 at byte {error.start}; save it as UTF-8") from None
+    return data

@@ -32,6 +32,10 @@ _SYSTEM: Final = "system"
 _PLAUSIBLE_TOKENS_PER_WORD: Final = (0.2, 20.0)
 
 
+class UnlikelyCountError(MeasurementError):
+    """A server counts prompt tokens as no tokenizer does."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenFit:
     """How many prompt tokens a server counts: so many a word, and so many for its template.
@@ -70,7 +74,7 @@ def calibrate(samples: Sequence[tuple[int, int]]) -> TokenFit:
     overhead = median(tokens - slope * words for words, tokens in known) if slopes else 0.0
     low, high = _PLAUSIBLE_TOKENS_PER_WORD
     if not low <= slope <= high:
-        raise MeasurementError(
+        raise UnlikelyCountError(
             f"the server counts {slope:.3g} tokens a word, which no vocabulary does ({low} to {high})"
         )
     return TokenFit(slope, max(0.0, overhead))
@@ -116,11 +120,6 @@ class PromptMaker:
         self.template = template
         self._key = f"{seed}/{salt}"
         self._serial = 0
-
-    @property
-    def num_distinct(self) -> int | None:
-        """How many prompts there are before they come again; None when they never do."""
-        return len(self.source) if isinstance(self.source, FilePrompts) else None
 
     def reserve(self, count: int) -> int:
         """Set aside the numbers of so many prompts, and say the first: a load makes them by number, in any order."""

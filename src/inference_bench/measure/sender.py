@@ -4,13 +4,13 @@ In:   a Target and an Ask (a prompt, a length, when it was planned)
 Out:  one RequestRecord for every request, also for those that fail, time out or are stopped
 Leaves out: how many run at once (load), what the numbers mean (metrics); the text that was sent or generated, which is
       held only as long as an Ask wants it examined
-Read next by: load, engines (fetch_json for what a server says about itself).
+Read next by: dispatch, server_tokenizer, engines (fetch_json for what a server says about itself).
 
 planned_s is when the schedule said to send; sent_s is when this program turned to it, just before connecting, so
 sent_s - planned_s is this program's own delay and the time to connect belongs to the answer. A chunk's time is when
 the last of the read that brought it arrived, by the kernel's clock where there is one; chunks of one read share it, and
-`receipts` keeps what that may hide. `error` says why a request did not complete; on a
-completed one it is a remark (the stream ended without its closing [DONE]).
+`receipts` keeps what that may hide. `error` says why a request did not complete; on a completed one it is a remark (the
+stream ended without its closing [DONE]).
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ from inference_bench.measure.http1 import (
 )
 from inference_bench.measure.kernel_stamps import StampSource
 from inference_bench.measure.native_payloads import payload_parser
-from inference_bench.measure.openai_stream import EventStream, PayloadParser, error_message, one_line, parse_json
+from inference_bench.measure.openai_stream import EventStream, PayloadParser, error_message, one_line
+from inference_bench.measure.payload_fields import parse_json
 from inference_bench.measure.receipts import Receipt, Receipts
 from inference_bench.measure.reply import Reply
 from inference_bench.measure.stream_events import Usage

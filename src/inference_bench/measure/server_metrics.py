@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass, fields
 from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from inference_bench.errors import RunFolderError
+from inference_bench.measure.journal_fields import refuse
 from inference_bench.measure.prometheus_text import Series, parse_prometheus
 from inference_bench.units import KIBI
 
@@ -269,20 +270,16 @@ def sample_from_json(line: str | bytes) -> tuple[str, ServerSample]:
 
     Raises:   ValueError for a line that is not one
     """
-    values = json.loads(line, parse_constant=_refuse)
+    values = json.loads(line, parse_constant=refuse)
     if not isinstance(values, dict) or not {"server", "at_s", "took_s"} <= values.keys():
-        _refuse("the sample")
+        refuse("the sample")
     server = values.pop("server")
     if server not in {naming.server for naming in NAMINGS} or not values.keys() <= {"at_s", "took_s", *FIELDS}:
-        _refuse("the sample")
+        refuse("the sample")
     for name, value in values.items():
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            _refuse(name)
+            refuse(name)
     return server, ServerSample(**{name: float(value) for name, value in values.items()})
-
-
-def _refuse(what: str) -> Any:
-    raise ValueError(f"{what} is not what this version writes")
 
 
 def read_server_metrics(folder: Path) -> ServerMetrics | None:

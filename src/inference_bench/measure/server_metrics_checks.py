@@ -3,7 +3,7 @@
 In:   ServerMetrics, RequestRecords on the same clock
 Out:  ServerChecks: both sides of each comparison, and a sentence where they do not agree
 Leaves out: which of the two is right
-Read next by: loadtest, report.
+Read next by: report.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _LEAST_HITS: Final = 0.01
 class SideBySide:
     """One quantity as the server and as the records have it; finding says in words that they do not agree.
 
-    Where:    the records leave client_low to client_high possible: requests that ended without a count of tokens, or were
-              in flight at either end, gave anything from none to all that they were asked for
+    Where:    the records leave client_low to client_high possible: num_open requests that ended without a count of tokens,
+              or were in flight at either end, gave anything from none to all that they were asked for
     """
 
     name: str
@@ -38,6 +38,23 @@ class SideBySide:
     client_low: float
     client_high: float
     finding: str | None
+    num_open: int = 0
+
+    @property
+    def agreement(self) -> str | None:
+        """That both agree, with how much the records leave open; None where they do not."""
+        if self.finding is not None:
+            return None
+        server, low, high = map(_figure, (self.server, self.client_low, self.client_high))
+        if abs(self.server - self.client_low) <= max(MAX_TOKEN_ERROR * self.client_low, _LEAST_REQUESTS):
+            return f"the server's own count agrees: {self.name} {server}, by the records {low}"
+        if not self.num_open:
+            return f"the server's own count is near: {self.name} {server}, by the records {low}"
+        requests = "1 request was" if self.num_open == 1 else f"{format_count(self.num_open)} requests were"
+        return (
+            f"the server's own count is possible: {self.name} {server}, by the records {low} to {high}, "
+            f"as {requests} under way when it was first or last asked, or not counted"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +70,10 @@ class ServerChecks:
         """What does not agree, and what should be known, as sentences."""
         both = (check.finding for check in (self.output_tokens, self.in_flight) if check is not None)
         return tuple(line for line in (*both, self.prefix_hits) if line)
+
+
+def _figure(value: float) -> str:
+    return format_count(int(value)) if value == int(value) else format_number(value)
 
 
 def check_server(metrics: ServerMetrics | None, records: Sequence[RequestRecord]) -> ServerChecks:
@@ -75,16 +96,18 @@ def check_output_tokens(samples: Sequence[ServerSample], records: Sequence[Reque
     if change is None:
         return None
     begin_s, end_s = known[0].at_s, known[-1].at_s
-    low = high = 0
+    low = high = num_open = 0
     for record in records:
         if record.end_s <= begin_s or record.sent_s >= end_s:
             continue
         least = record.output_tokens
         most = least if least is not None else record.requested_output_tokens or 0
         is_inside = begin_s <= record.sent_s and record.end_s <= end_s
-        low += (least or 0) if is_inside else 0
+        known_least = (least or 0) if is_inside else 0
+        num_open += known_least < most
+        low += known_least
         high += most
-    return SideBySide("output tokens", change, low, high, _tokens_finding(change, low, high))
+    return SideBySide("output tokens", change, low, high, _tokens_finding(change, low, high), num_open)
 
 
 def _tokens_finding(change: float, low: int, high: int) -> str | None:

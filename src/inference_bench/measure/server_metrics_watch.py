@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from inference_bench.errors import InferenceBenchError, ServerError
+from inference_bench.errors import InferenceBenchError, RequestError, ServerError
 from inference_bench.measure.prometheus_text import MAX_PAGE_BYTES
 from inference_bench.measure.server_metrics import (
     SERVER_METRICS_FILE,
@@ -171,13 +171,29 @@ def _words(error: Exception, timeout_s: float) -> str:
     return "the answer was cut short" if isinstance(error, http.client.IncompleteRead) else "the answer is no HTTP"
 
 
+def require_page_path(path: str) -> str:
+    """The path, which can stand in a request.
+
+    Raises:   RequestError
+    """
+    if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
+        raise RequestError(
+            f"the path of the server's metrics {path[:80]!r} must begin with / and hold printable ASCII without spaces, such "
+            "as /metrics"
+        )
+    return path
+
+
 class PageFetcher:
     """Fetches one page again and again, each time over a connection of its own, within a time in all."""
 
     def __init__(self, target: Target, path: str = "/metrics", timeout_s: float = TIMEOUT_S) -> None:
         self._address, self._timeout_s = target.address, timeout_s
         self._tls = ssl.create_default_context() if target.address.scheme == "https" else None
-        lines = [f"GET {target.address.base_path}{path} HTTP/1.1", f"Host: {target.address.host_header}"]
+        lines = [
+            f"GET {target.address.base_path}{require_page_path(path)} HTTP/1.1",
+            f"Host: {target.address.host_header}",
+        ]
         lines += ["Accept: text/plain", "Connection: close"]
         if target.api_key is not None:
             lines.append(f"Authorization: {target.api_key.authorization()}")

@@ -1,8 +1,8 @@
-"""What can one payload of an event stream say: small events, which hold counts and never the text.
+"""What can one payload of an event stream say: small events, which hold counts, and text only to pass it on.
 
 In:   nothing; these are plain immutable values
 Out:  StreamEvent, which payload parsers make of text and `Reply` takes in
-Read next by: openai_stream, quick_payloads, native_payloads.
+Read next by: payload_fields, openai_stream, quick_payloads, native_payloads, reply.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ Read next by: http1, sender, load.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -19,21 +20,22 @@ from urllib.parse import urlsplit
 
 from inference_bench.errors import RequestError
 from inference_bench.measure.prompt_sources import read_text
+from inference_bench.measure.target_body import CONTINUOUS_USAGE, Wanted, chunk_count_fields, make_body
 from inference_bench.measure.target_body import STREAM_OPTIONS as STREAM_OPTIONS
 from inference_bench.measure.target_body import Endpoint as Endpoint
 from inference_bench.measure.target_body import Message as Message
 from inference_bench.measure.target_body import Said as Said
-from inference_bench.measure.target_body import Wanted, chunk_count_fields, make_body
 from inference_bench.measure.target_headers import ApiKey as ApiKey
 from inference_bench.measure.target_headers import SecretHeaders as SecretHeaders
 from inference_bench.measure.target_headers import parse_header as parse_header
 from inference_bench.units import MEBI
 
 MAX_EXTRA_BYTES: Final = MEBI
-CONTINUOUS_USAGE: Final = "continuous_usage_stats"
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _QUOTE_CHARS: Final = 24
+_QUOTE_LETTERS: Final = 16
+_NO_LETTER: Final = re.compile(r"[\W_]+")
 _SHOWN_CHARS: Final = 80
 _IGNORE_EOS: Final = "ignore_eos"
 # how a URL that names a whole route ends; longest first
@@ -190,12 +192,7 @@ class Target:
         hidden = text if self.api_key is None else self.api_key.hide_in(text)
         if isinstance(self.extra_headers, SecretHeaders):
             hidden = self.extra_headers.hide_in(hidden)
-        said = " ".join(prompt.split())
-        num_chars = min(_QUOTE_CHARS, len(said))
-        for start in range(len(hidden) - num_chars + 1 if said else 0):
-            if hidden[start : start + num_chars] in said:
-                return hidden[:start] + "[prompt]"
-        return hidden
+        return _without_quote(hidden, prompt)
 
     @property
     def _usage_fields(self) -> tuple[str, ...]:
@@ -207,6 +204,24 @@ class Target:
             return ()
         in_options = (CONTINUOUS_USAGE,) if self._usage_fields else ()
         return (*in_options, *chunk_count_fields(self.endpoint, self.asks_usage))
+
+
+def _without_quote(text: str, prompt: str) -> str:
+    """The text, cut where it begins to quote the prompt, also in other case or with other marks between its letters."""
+    letters = [(place, letter) for place, char in enumerate(text) for letter in char.casefold() if letter.isalnum()]
+    begin = _quote_begin(
+        "".join(letter for _, letter in letters), _NO_LETTER.sub("", prompt).casefold(), _QUOTE_LETTERS
+    )
+    begins = [letters[begin][0]] if begin is not None else []
+    begin = _quote_begin(text, " ".join(prompt.split()), _QUOTE_CHARS)
+    begins += [begin] if begin is not None else []
+    return f"{text[: min(begins)]}[prompt]" if begins else text
+
+
+def _quote_begin(text: str, said: str, most_chars: int) -> int | None:
+    num_chars = min(most_chars, len(said))
+    starts = range(len(text) - num_chars + 1 if said else 0)
+    return next((start for start in starts if text[start : start + num_chars] in said), None)
 
 
 def parse_extra_body(text: str) -> dict[str, object]:

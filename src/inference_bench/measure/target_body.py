@@ -15,6 +15,7 @@ from enum import StrEnum
 from typing import Final
 
 STREAM_OPTIONS: Final = "stream_options"
+CONTINUOUS_USAGE: Final = "continuous_usage_stats"
 RESPONSE_FORMAT: Final = "response_format"
 SAMPLING_PARAMS: Final = "sampling_params"
 
@@ -140,7 +141,7 @@ def _openai_body(endpoint: Endpoint, said: Said, max_output_tokens: int, wanted:
         body["prompt"] = plain_text(said)
     body |= {"max_tokens": max_output_tokens, "temperature": 0, "stream": True}
     if wanted.usage:
-        options = {"include_usage": True} | ({"continuous_usage_stats": True} if wanted.chunk_counts else {})
+        options = {"include_usage": True} | ({CONTINUOUS_USAGE: True} if wanted.chunk_counts else {})
         body[STREAM_OPTIONS] = options
     if wanted.schema is not None:
         body[RESPONSE_FORMAT] = _response_format(wanted.schema)

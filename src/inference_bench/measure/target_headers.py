@@ -3,7 +3,7 @@
 In:   text as a person types it, or the name of a variable or file that holds it
 Out:  ApiKey and SecretHeaders, whose values show in no repr, error, file or comparison
 Leaves out: the headers this program sets itself (sender)
-Read next by: target, cli.
+Read next by: target.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class ApiKey:
         return f"Bearer {self._secret}"
 
     def hide_in(self, text: str) -> str:
-        """The text without the key, in case a server echoes it; a key that was cut off at the end goes too."""
+        """See `hide_secret`."""
         return hide_secret(text, self._secret)
 
 

@@ -12,6 +12,7 @@ for ever on some text are not tried (`DocumentCheck.ignored` names where), nor i
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import json
 import re
@@ -22,9 +23,10 @@ from pathlib import Path
 from typing import Any, Final, NoReturn, TypeAlias
 
 from inference_bench.errors import MissingExtraError, RequestError
-from inference_bench.files import open_regular, shown_name
+from inference_bench.files import shown_name
+from inference_bench.measure.openai_stream import one_line
 from inference_bench.measure.pattern_risk import explain_risk
-from inference_bench.measure.prompt_sources import read_text
+from inference_bench.measure.prompt_sources import read_bytes, read_text
 from inference_bench.units import MEBI
 
 MAX_SCHEMA_BYTES: Final = MEBI
@@ -112,18 +114,13 @@ def recount(tokenizer_path: Path) -> TokenRecount:
     """
     tokenizers = _import("tokenizers", "tokens are counted again", "tokenizer")
     path = tokenizer_path / "tokenizer.json" if tokenizer_path.is_dir() else tokenizer_path
-    name = shown_name(path)
-    try:
-        with open_regular(path) as file:
-            data = file.read(MAX_TOKENIZER_BYTES + 1)
-    except OSError as error:
-        raise RequestError(f"the tokenizer {name!r} cannot be read: {(error.strerror or str(error)).lower()}") from None
-    if len(data) > MAX_TOKENIZER_BYTES:
-        raise RequestError(f"the tokenizer {name!r} is larger than {MAX_TOKENIZER_BYTES} bytes")
+    data = read_bytes(path, "tokenizer", MAX_TOKENIZER_BYTES)
     try:
         tokenizer = tokenizers.Tokenizer.from_buffer(data)
     except Exception:  # the library raises nothing narrower
-        raise RequestError(f"{name!r} is not a tokenizer.json that the tokenizers package can read") from None
+        raise RequestError(
+            f"{shown_name(path)!r} is not a tokenizer.json that the tokenizers package can read"
+        ) from None
     tokenizer.no_truncation()
     tokenizer.no_padding()
     return TokenRecount(tokenizer, path.name)
@@ -157,6 +154,12 @@ def read_schema(path: Path) -> dict[str, object]:
     if not isinstance(schema, dict):
         raise RequestError(f"the schema of the documents {shown_name(path)!r} must be a JSON object")
     return schema
+
+
+def schema_hash(schema: Mapping[str, object]) -> str:
+    """SHA-256 of a schema written compactly with its names in order: a run folder holds no more of it."""
+    plain = json.dumps(schema, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(plain.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _import(name: str, what: str, extra: str) -> Any:
@@ -244,8 +247,7 @@ def _place(path: Any) -> str:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join("".join(c if c.isprintable() else " " for c in text[: 4 * _SHOWN_CHARS]).split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 1]}…"
+    return one_line(text, _SHOWN_CHARS)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -3,7 +3,7 @@
 In:   RequestRecords of a run, Subject
 Out:  Refereed
 Leaves out: whether a possible time is a good one (compare); a request that did not complete
-Read next by: report.
+Read next by: loadtest.flow, report.
 
 Nothing is clamped: a time above the ceiling stays as it was measured, and is said to be one.
 """
@@ -17,6 +17,7 @@ from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.metrics import Percentiles, percentiles
+from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.referee.bounds import ClassBounds, RunBound, bound_classes, bound_run
 from inference_bench.referee.causes import ALTERNATIVES, Cause, Finding, find_causes
@@ -255,5 +256,20 @@ def _notes(judged: Sequence[RequestRecord], subject: Subject) -> Iterator[str]:
         yield f"{uncounted} requests have no token count: of these, only TTFT is judged"
     if unknown := sum(record.prompt_tokens is None for record in judged):
         yield f"{unknown} requests have no prompt length: it is taken as one token, so their bounds are low"
-    if subject.ceiling.peak_flops_per_s is None or subject.ceiling.bandwidth_bytes_per_s is None:
-        yield f"{subject.machine.name} lacks a bandwidth or a compute rate for these weights: only the other binds"
+    yield from _unknown_rates(subject)
+
+
+def _unknown_rates(subject: Subject) -> Iterator[str]:
+    """Which ceiling is not known, what then binds, and what to do about it."""
+    ceiling, name = subject.ceiling, subject.machine.name
+    advice = (
+        "measure this machine with `probe`"
+        if subject.machine.origin is Origin.MEASURED
+        else "name a machine file with it"
+    )
+    if ceiling.bandwidth_bytes_per_s is None and ceiling.peak_flops_per_s is None:
+        yield f"of {name} neither bandwidth nor compute rate is known, so nothing can be held to them; {advice}"
+    elif ceiling.peak_flops_per_s is None:
+        yield f"of {name} no compute rate for these weights is known: only its bandwidth binds; {advice}"
+    elif ceiling.bandwidth_bytes_per_s is None:
+        yield f"of {name} no bandwidth is known: only its compute rate binds; {advice}"

@@ -3,7 +3,7 @@
 In:   a rate and how even the arrivals are, or times
 Out:  ClosedLoop or OpenLoop; arrival processes, each of which knows its own mean rate
 Leaves out: how long the requests are (lengths), and how even a schedule really is (burstiness)
-Read next by: ramps, arrival_forms, generate, measure.load, simulate.
+Read next by: arrival_forms, generate, measure.load, simulate.
 
 A closed loop waits for answers, so a slow server is asked less often; an open loop does not wait. They answer different
 questions and are never taken for one another. A process draws from one generator that it is given, so that a seed

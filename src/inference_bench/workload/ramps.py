@@ -3,7 +3,7 @@
 In:   rates and how long they last
 Out:  processes with the same face as those of a fixed rate (arrivals.Arrivals)
 Leaves out: processes of a fixed mean rate (arrivals)
-Read next by: arrivals, arrival_proof.
+Read next by: arrival_forms, arrival_proof.
 
 The rate changes with time and not with the number of requests. Requests are laid out on a clock on which they come at
 one a unit, Poisson or evenly, and each is moved to the time at which that many were due: the exact inverse of the
