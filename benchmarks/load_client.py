@@ -35,8 +35,8 @@ PARTS: dict[str, Callable[[Plan], list[Finding]]] = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", action="append", choices=PARTS, help="this part alone; several may be named")
-    parser.add_argument("--runs", type=int, default=Plan.runs, help="of precision, each way; default 20")
-    parser.add_argument("--rounds", type=int, default=Plan.rounds, help="of paced and firehose; default 3")
+    parser.add_argument("--runs", type=int, default=Plan().runs, help="of precision, each way; default 20")
+    parser.add_argument("--rounds", type=int, default=Plan().rounds, help="of paced and firehose; default 3")
     parser.add_argument("--peer", action="append", default=[], help="only these beside this client, such as sglang-rs")
     parser.add_argument("--nice", type=int, default=0, help="niceness of this client in precision; below 0 wants leave")
     options = parser.parse_args()
