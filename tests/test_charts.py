@@ -28,6 +28,7 @@ from inference_bench.charts import (
 )
 from inference_bench.charts.grammar import linear_ticks, log_ticks
 from inference_bench.compare import Phase, Verdict
+from inference_bench.render import svg
 from inference_bench.roofline import Roof
 from inference_bench.stats import Interval
 from inference_bench.verify.result import CurvePoint, VerifyResult
@@ -485,3 +486,25 @@ def test_each_colour_stands_for_one_role_so_that_a_page_can_replace_it() -> None
         used = set(re.findall(r'"(#[0-9a-f]+)"', text))
         assert used
         assert used <= known
+
+
+def check_whole_chart(spec: Spec, width: int) -> None:
+    """It is well made and can be drawn, and every place of its data lies inside."""
+    check_spec(spec, width)
+    assert json.loads(json.dumps(spec, allow_nan=False)) == spec
+    assert svg(spec).startswith("<svg")
+    places = [row for layer in spec["layer"] for row in rows(layer) if "label" not in row]
+    assert places
+    assert all(0 <= row["x"] <= spec["width"] and 0 <= row["y"] <= spec["height"] for row in places)
+
+
+def check_words_inside(spec: Spec) -> None:
+    """No word leaves the drawing, by the width of its letters."""
+    left, right = -spec["padding"]["left"], spec["width"] + spec["padding"]["right"]
+    for layer in layers(spec, "text"):
+        align = layer["mark"].get("align", "center")
+        for row in rows(layer):
+            size = 6.0 * len(row["label"])
+            start = row["x"] - {"left": 0.0, "center": size / 2, "right": size}[align]
+            assert left <= start, row
+            assert start + size <= right + 2, row

@@ -19,7 +19,6 @@ from inference_bench.charts.panels import Panel, Scale, Shown, empty_frame, seri
 from inference_bench.charts.simulation import capacity_chart, rate_chart
 from inference_bench.charts.simulation_runs import Present, against_chart, latency_cdf_chart, timeline_chart
 from inference_bench.metrics import Objective
-from inference_bench.render import svg
 from inference_bench.simulate.capacity import Capacity, Limits, SearchSettings, find_capacity
 from inference_bench.simulate.outcome import Outcome, Timeline
 from inference_bench.simulate.run import Engine, simulate
@@ -28,7 +27,7 @@ from inference_bench.simulate.sweep import CaseResult, sweep
 from inference_bench.stats import median, quantile
 from inference_bench.workload import Fixed, OpenLoop, Poisson, generate, reference_workload
 from simulate.sweep_cases import MEMORY, STEPS, reference_case
-from test_charts import SIGHT, check_spec, lab, labels, layers, rows, walk
+from test_charts import SIGHT, check_whole_chart, check_words_inside, lab, labels, layers, rows, walk
 
 SETUP = ServerSetup(SchedulerSettings(), MEMORY)
 WIDTHS = (WIDE_PX, 700, NARROW_PX)
@@ -94,26 +93,14 @@ def drawn(name: str, width: int = WIDE_PX) -> Spec:
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CHARTS)
 def test_a_chart_holds_its_data_lies_inside_its_width_and_is_drawn(name: str, width: int) -> None:
-    spec = drawn(name, width)
-    check_spec(spec, width)
-    assert json.loads(json.dumps(spec, allow_nan=False)) == spec
-    assert svg(spec).startswith("<svg")
-    places = [row for layer in spec["layer"] for row in rows(layer) if "label" not in row]
-    assert all(0 <= row["x"] <= spec["width"] and 0 <= row["y"] <= spec["height"] for row in places)
+    check_whole_chart(drawn(name, width), width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("name", CHARTS)
 def test_words_lie_inside_the_drawing_and_tick_labels_do_not_touch(name: str, width: int) -> None:
     spec = drawn(name, width)
-    left, right = -spec["padding"]["left"], spec["width"] + spec["padding"]["right"]
-    for layer in layers(spec, "text"):
-        align = layer["mark"].get("align", "center")
-        for row in rows(layer):
-            size = 6.0 * len(row["label"])
-            start = row["x"] - {"left": 0.0, "center": size / 2, "right": size}[align]
-            assert left <= start, row
-            assert start + size <= right + 2, row
+    check_words_inside(spec)
     below = [
         layer
         for layer in layers(spec, "text")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import resource
 import signal
 import subprocess
 import sys
@@ -25,6 +24,7 @@ from inference_bench.measure.journal import Journal
 from inference_bench.measure.journal_read import NEVER_ENDED, JournalContent, read_journal
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
+from measure.full_disk import file_size_limit
 
 TICK_S = 2**-27
 MICRO = 1e-6
@@ -377,19 +377,6 @@ def test_what_came_last_is_written_also_when_nothing_more_comes(tmp_path: Path) 
 
 
 # full disks
-
-
-@contextmanager
-def file_size_limit(num_bytes: int) -> Iterator[None]:
-    """As on a full disk: no file may grow beyond this."""
-    old_limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, old_limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old_limits)
-        signal.signal(signal.SIGXFSZ, old_handler)
 
 
 @pytest.mark.parametrize("room", [0, 1, 7, 30, 50])

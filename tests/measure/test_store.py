@@ -5,10 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import resource
-import signal
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,6 +18,7 @@ from inference_bench.measure.journal_read import NEVER_ENDED
 from inference_bench.measure.store import RunFolder, read_progress, read_records, record_from_json, record_to_json
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
+from measure.full_disk import file_size_limit
 
 NOON = datetime(2026, 3, 1, 12, 0, 5, tzinfo=UTC)
 
@@ -210,19 +207,6 @@ def test_a_place_that_cannot_be_written_is_a_storage_error(tmp_path: Path) -> No
         RunFolder.create(tmp_path / "file", "run")
     with pytest.raises(StorageError, match="no such file"):
         RunFolder(tmp_path / "gone").open_writer()
-
-
-@contextmanager
-def file_size_limit(num_bytes: int) -> Iterator[None]:
-    """As on a full disk: no file may grow beyond this."""
-    old_limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    old_handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (num_bytes, old_limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, old_limits)
-        signal.signal(signal.SIGXFSZ, old_handler)
 
 
 def test_a_disk_that_fills_up_is_one_error_and_loses_nothing(run: RunFolder) -> None:

@@ -441,7 +441,7 @@ def test_an_interrupted_run_and_what_could_not_be_measured_say_so_first() -> Non
     run = replace(sweep().run, notes=("rate 60: too many in flight",), is_interrupted=True)
     assert "Findings rate 60: too many in flight The run was interrupted" in Page(sweep_page(run, MADE, None)).said()
     waited = Settled(0.01, is_idle=True).said("rate 6")
-    said = Page(sweep_page(replace(sweep().run, notes=(waited,)), MADE, None)).said()
+    said = Page(sweep_page(replace(sweep().run, remarks=(waited,)), MADE, None)).said()
     assert "Findings" not in said
     assert "Waited 10.0 ms before rate 6" in said.partition("Assumptions")[2]
 

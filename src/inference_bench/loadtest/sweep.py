@@ -134,7 +134,8 @@ class SweepRun:
     """What came back.
 
     Where:    saturated_level is the lowest level from which on the throughput grew no more; None where it still grew;
-              notes say why a level could not be measured
+              notes say why a level could not be measured, or may not be what it seems; remarks what leaves no doubt, such as
+              how long was waited between levels
     """
 
     target: str
@@ -153,6 +154,7 @@ class SweepRun:
     is_interrupted: bool = False
     gpu: GpuTelemetry | None = None
     objective: Objective = field(default_factory=Objective)
+    remarks: tuple[str, ...] = ()
 
 
 def measure_sweep(
@@ -188,6 +190,7 @@ def measure_sweep(
         versions=software_versions(),
         server=session.server_metrics,
         notes=(*request.notes, *sweep.notes),
+        remarks=tuple(sweep.remarks),
         gpu=session.gpu,
         objective=request.objective,
         is_interrupted=sweep.is_interrupted,
@@ -216,6 +219,7 @@ class _Sweep:
     ) -> None:
         self.points: list[SweepPoint] = []
         self.notes: list[str] = []
+        self.remarks: list[str] = []
         self.is_interrupted = False
         self._session, self._plan, self._workload_at = session, plan, workload_at
         self._settler, self._has_sent = Settler(session), False
@@ -300,7 +304,8 @@ class _Sweep:
         last = self.points[-1]
         found = self._settler.wait_after(last.records, self._session.request.duration_s)
         if found is not None and found.is_worth_saying:
-            self.notes.append(found.said(f"{self._plan.axis} {level:g}"))
+            said = self.remarks if found.is_idle else self.notes
+            said.append(found.said(f"{self._plan.axis} {level:g}"))
 
     def _point(
         self,

@@ -10,7 +10,7 @@ Every function raises StreamError, which names the field and what it must be, an
 from __future__ import annotations
 
 import json
-from typing import Final, NoReturn
+from typing import Any, Final, NoReturn
 
 from inference_bench.errors import StreamError
 from inference_bench.measure.stream_events import MAX_COUNT
@@ -24,7 +24,7 @@ def parse_json(text: str | bytes) -> object:
     Raises:   StreamError
     """
     try:
-        return _JSON.decode(text) if isinstance(text, str) else json.loads(text, parse_constant=_refuse_constant)
+        return strict_json(text)
     except (ValueError, RecursionError):
         raise StreamError(f"the server sent {len(text)} characters that are not JSON") from None
 
@@ -100,6 +100,14 @@ def _milliseconds_field(fields: dict[str, object], name: str) -> float | None:
 def _refuse(what: str, expected: str, value: object) -> NoReturn:
     shown = value if isinstance(value, int | float) and abs(value) < MEBI else f"a {type(value).__name__}"
     raise StreamError(f"the server sent {shown} as {what}, which must be {expected}")
+
+
+def strict_json(text: str | bytes) -> Any:
+    """JSON as the standard has it: NaN and infinity are none.
+
+    Raises:   ValueError; RecursionError for nesting without end
+    """
+    return _JSON.decode(text) if isinstance(text, str) else json.loads(text, parse_constant=_refuse_constant)
 
 
 def _refuse_constant(name: str) -> NoReturn:

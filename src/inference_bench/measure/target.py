@@ -15,10 +15,11 @@ from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, NoReturn, Self
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 from inference_bench.errors import RequestError
+from inference_bench.measure.payload_fields import strict_json
 from inference_bench.measure.prompt_sources import read_text
 from inference_bench.measure.target_body import CONTINUOUS_USAGE, Wanted, chunk_count_fields, make_body
 from inference_bench.measure.target_body import STREAM_OPTIONS as STREAM_OPTIONS
@@ -240,17 +241,13 @@ def parse_json_object(text: str, what: str) -> dict[str, object]:
     if text.startswith("@"):
         text = read_text(Path(text[1:]), f"file of the {what}", MAX_EXTRA_BYTES)
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = strict_json(text)
     except (ValueError, RecursionError) as error:
         where = f" (line {error.lineno}, column {error.colno})" if isinstance(error, json.JSONDecodeError) else ""
         raise RequestError(f'the {what} are not JSON{where}; write an object such as {{"seed": 1}}, or @FILE') from None
     if not isinstance(value, dict):
         raise RequestError(f'the {what} must be a JSON object such as {{"seed": 1}}, and this is a {_kind(value)}')
     return value
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)
 
 
 def _kind(value: object) -> str:

@@ -20,12 +20,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, NoReturn, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from inference_bench.errors import MissingExtraError, RequestError
 from inference_bench.files import shown_name
 from inference_bench.measure.openai_stream import one_line
 from inference_bench.measure.pattern_risk import explain_risk
+from inference_bench.measure.payload_fields import strict_json
 from inference_bench.measure.prompt_sources import read_bytes, read_text
 from inference_bench.units import MEBI
 
@@ -61,7 +62,7 @@ class DocumentCheck:
         if len(text) > MAX_DOCUMENT_CHARS:
             return TextFindings(is_valid=False)
         try:
-            document = json.loads(text, parse_constant=_refuse_constant)
+            document = strict_json(text)
             return TextFindings(is_valid=bool(self.validator.is_valid(document)))
         except (ValueError, RecursionError):
             return TextFindings(is_valid=False)
@@ -147,7 +148,7 @@ def read_schema(path: Path) -> dict[str, object]:
     """
     text = read_text(path, "schema of the documents", MAX_SCHEMA_BYTES)
     try:
-        schema = json.loads(text, parse_constant=_refuse_constant)
+        schema = strict_json(text)
     except (ValueError, RecursionError) as error:
         where = f" at line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
         raise RequestError(f"the schema of the documents {shown_name(path)!r} is not JSON{where}") from None
@@ -248,7 +249,3 @@ def _place(path: Any) -> str:
 
 def _one_line(text: str) -> str:
     return one_line(text, _SHOWN_CHARS)
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(name)

@@ -120,25 +120,9 @@ class Evidence:
 
 def gather_run(result: LoadRun) -> Evidence:
     """Everything about one run."""
-    shown = Shown(
-        target=result.target,
-        model=result.model,
-        endpoint=result.endpoint,
-        workload=result.workload,
-        metrics=result.metrics,
-        client=health_values(result.health),
-        arrivals=result.arrivals,
-        definitions=result.definitions,
-        window=result.window,
-        floor=result.floor,
-        dropped_fields=result.dropped_fields,
-        run_dir=result.run_dir,
-        machine=result.client,
-        versions=result.versions,
-    )
     is_open = isinstance(result.workload.arrival, OpenLoop)
     return Evidence(
-        run=shown,
+        run=_shown(result, result, health_values(result.health)),
         records=result.records,
         metrics_of_server=result.server,
         points=(),
@@ -158,7 +142,26 @@ def gather_run(result: LoadRun) -> Evidence:
     )
 
 
-_WAITED = "waited "  # how the sweep begins a note on a pause that left no doubt (loadtest.settle)
+def _shown(result: LoadRun | SweepRun, part: LoadRun | SweepPoint, client: Mapping[str, Any]) -> Shown:
+    """The part of a result that is shown in full: all of a run, or one point of a sweep."""
+    return Shown(
+        target=result.target,
+        model=result.model,
+        endpoint=result.endpoint,
+        workload=part.workload,
+        metrics=part.metrics,
+        client=client,
+        arrivals=part.arrivals,
+        definitions=recompute(part.records),
+        window=part.window,
+        floor=result.floor,
+        dropped_fields=result.dropped_fields,
+        run_dir=result.run_dir,
+        machine=result.client,
+        versions=result.versions,
+    )
+
+
 _INTERRUPTED = "The run was interrupted: this is what was measured by then."
 
 
@@ -178,36 +181,17 @@ def gather_sweep(result: SweepRun) -> Evidence:
     points = [_load_point(each) for each in by_level]
     chosen = max(range(len(points)), key=lambda index: _goodness(points[index]))
     best = by_level[chosen]
-    shown = Shown(
-        target=result.target,
-        model=result.model,
-        endpoint=result.endpoint,
-        workload=best.workload,
-        metrics=best.metrics,
-        client=best.client,
-        arrivals=best.arrivals,
-        definitions=recompute(best.records),
-        window=best.window,
-        floor=result.floor,
-        dropped_fields=result.dropped_fields,
-        run_dir=result.run_dir,
-        machine=result.client,
-        versions=result.versions,
-    )
     records = [record for each in result.points for record in each.records]
     is_open = points[chosen].is_open
     return Evidence(
-        run=shown,
+        run=_shown(result, best, best.client),
         records=records,
         metrics_of_server=result.server,
         points=points,
         chosen=points[chosen],
         asked_title="rate asked for (requests/s)" if is_open else "requests in flight asked for",
         findings=_findings_of_points(by_level, points),
-        notes=(
-            *(note for note in result.notes if not note.startswith(_WAITED)),
-            *((_INTERRUPTED,) if result.is_interrupted else ()),
-        ),
+        notes=(*result.notes, *((_INTERRUPTED,) if result.is_interrupted else ())),
         good=count_good(best.records, result.objective),
         objective=result.objective,
         gpu=result.gpu,
@@ -217,7 +201,7 @@ def gather_sweep(result: SweepRun) -> Evidence:
         checks=check_server(result.server, records),
         refereed=best.refereed,
         documents=judge_documents(records),
-        remarks=tuple(note for note in result.notes if note.startswith(_WAITED)),
+        remarks=result.remarks,
     )
 
 

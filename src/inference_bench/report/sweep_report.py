@@ -48,7 +48,7 @@ def sweep_json(result: SweepRun) -> dict[str, Any]:
         "scope": _SCOPE,
         "points": [_point_json(point) for point in result.points],
         "client": {"floor": dataclasses.asdict(result.floor)},
-        "notes": list(result.notes),
+        "notes": [*result.notes, *result.remarks],
         "server": server_json(result.server),
         "objective": dataclasses.asdict(result.objective),
         "is_interrupted": result.is_interrupted,
@@ -98,7 +98,7 @@ def sweep_text(result: SweepRun) -> str:
     lines += [wrap(f"{point.group}: {said.remark}") for point in points if (said := judge_documents(point.records))]
     lines += map(wrap, server_lines(result.server))
     lines += [wrap(f"{point.group}: {reason}") for point in points for reason in point.arrivals.reasons]
-    lines += [wrap(printable(note)) for note in result.notes]
+    lines += [wrap(printable(note)) for note in (*result.notes, *result.remarks)]
     return "\n\n".join([*lines, f"raw samples: {result.run_dir}"])
 
 
