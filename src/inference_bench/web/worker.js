@@ -113,8 +113,14 @@ onmessage = ({ data }) => {
 const lastLine = (error) => String(error?.message ?? error).trim().split("\n").at(-1).slice(0, 160);
 const troubled = (error) => postMessage({ kind: "trouble", said: lastLine(error) });
 const loaded = load().catch(troubled);
-// a part of Python that cannot be fetched is complained of beside the promise that waits for it
+// A part of Python that cannot be fetched, or not be compiled, is complained of beside the promise that waits for it: as a
+// rejection nobody took up, or, when its loader took it up in time, as no more than a warning that carries the error.
 addEventListener("unhandledrejection", (event) => {
   event.preventDefault();
   if (bridge === null) troubled(event.reason);
 });
+const warn = console.warn;
+console.warn = (...said) => {
+  warn(...said);
+  if (bridge === null && said[0] instanceof Error) troubled(said[0]);
+};
