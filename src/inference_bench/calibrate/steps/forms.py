@@ -1,0 +1,113 @@
+"""The formulas of a step's time that are tried, and what a fit of one of them says.
+
+In:   nothing; plain values
+Out:  StepForm, StepParameter, StepCandidate, StepCalibration
+Leaves out: fitting
+Read next by: fitting, gap, verify, report.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from inference_bench.calibrate.steps.observations import StepKind, StepObservation
+from inference_bench.predict.step_cost import ServedModel
+from inference_bench.simulate.step_profile import StepProfile
+from inference_bench.simulate.step_sources import Shares
+from inference_bench.simulate.step_time import StepTime
+from inference_bench.stats import Interval
+
+
+class StepForm(StrEnum):
+    """How memory and compute time make up a step."""
+
+    ADDITIVE = "additive"  # bytes / BW + FLOPs / C: nothing overlaps
+    MAXIMUM = "maximum"  # the longer of the two: everything overlaps
+    ADDITIVE_VECTOR = "additive, vector kernel"  # additive, or the weights read once a position where that is quicker
+    MAXIMUM_VECTOR = "maximum, vector kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class StepParameter:
+    """One fitted number.
+
+    Where:    name is that of a field of Shares, or request_s (what a request takes besides its steps); interval is None where
+              the sweep does not tell it from others, and note says so in words
+    Unit:     a fraction of the measured ceiling, or seconds (name ends in _s)
+    """
+
+    name: str
+    value: float
+    interval: Interval | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FittedObservation:
+    """An observation beside what the fitted formula says of it.
+
+    Formula:  error = predicted / measured - 1
+    """
+
+    observation: StepObservation
+    predicted_s: float
+
+    @property
+    def error(self) -> float:
+        """Signed, as a fraction."""
+        return self.predicted_s / self.observation.seconds - 1
+
+
+@dataclass(frozen=True, slots=True)
+class StepCandidate:
+    """A formula that was tried.
+
+    Where:    errors are medians of |error|; None without such observations; num_parameters are those that were free
+    """
+
+    form: StepForm
+    free: tuple[str, ...]
+    fit_error: float
+    held_out_error: float | None
+    held_out_p90: float | None
+    worst_held_out: float | None
+
+    @property
+    def num_parameters(self) -> int:
+        """How many numbers were fitted."""
+        return len(self.free)
+
+
+@dataclass(frozen=True, slots=True)
+class StepCalibration:
+    """The formula that is right on what it was not fitted to, with its numbers.
+
+    Where:    shares are of the ceilings in `bandwidth_bytes_per_s` and `compute_flops_per_s`; request_s is what a request takes
+              besides its steps; step_time is the simulator's; observations holds every one, held out or not
+    """
+
+    served: ServedModel = field(repr=False)
+    form: StepForm
+    shares: Shares
+    request_s: float
+    parameters: tuple[StepParameter, ...]
+    candidates: tuple[StepCandidate, ...]
+    observations: tuple[FittedObservation, ...]
+    step_time: StepTime = field(repr=False)
+    bandwidth_bytes_per_s: float
+    compute_flops_per_s: float
+    held_out_error: float | None
+    error_by_kind: Mapping[StepKind, float]
+    reading: tuple[str, ...]
+    notes: tuple[str, ...]
+    profile: StepProfile
+
+    def predict_s(self, observation: StepObservation) -> float:
+        """What the formula says of a step.
+
+        Unit:  seconds
+        """
+        steps_s = sum(self.step_time.step_s(batch) for batch in observation.batches)
+        return steps_s + (self.request_s if observation.includes_request else 0.0)
