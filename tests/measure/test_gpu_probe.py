@@ -20,12 +20,16 @@ class FakeTensor:
     def __init__(self, torch: FakeTorch, shape: tuple[int, ...]) -> None:
         self._torch, self.shape = torch, shape
 
-    def uniform_(self, low: float, high: float, generator: object) -> FakeTensor:
+    def uniform_(self, low: float, high: float, generator: object = None) -> FakeTensor:
         assert (low, high) == (-1.0, 1.0)
         return self
 
     def t(self) -> FakeTensor:
         return FakeTensor(self._torch, self.shape[::-1])
+
+    def to(self, dtype: str) -> FakeTensor:
+        assert dtype == "e4m3"
+        return self
 
     def view(self, dtype: object) -> FakeTensor:
         return self
@@ -38,10 +42,16 @@ class FakeTensor:
 class FakeTorch:
     """A card whose calls take the seconds it is told; only its events can read its clock."""
 
-    bfloat16, float32 = "bfloat16", "float32"
+    bfloat16, float32, float8_e4m3fn = "bfloat16", "float32", "e4m3"
     __version__ = "2.11.0"
 
-    def __init__(self, seconds: dict[str, float], num_cards: int = 1, free_bytes: int = 100 * GIB) -> None:
+    def __init__(
+        self,
+        seconds: dict[str, float],
+        num_cards: int = 1,
+        free_bytes: int = 100 * GIB,
+        capability: tuple[int, int] = (9, 0),
+    ) -> None:
         self._seconds = seconds
         self._now_s = 0.0
         self.calls: list[tuple[str, tuple[int, ...]]] = []
@@ -68,6 +78,7 @@ class FakeTorch:
             is_available=lambda: num_cards > 0,
             device_count=lambda: num_cards,
             set_device=lambda index: None,
+            get_device_capability=lambda index: capability,
             get_device_properties=lambda index: SimpleNamespace(name="NVIDIA H200", L2_cache_size=60 << 20),
             mem_get_info=lambda index: (free_bytes, 140 * GIB),
             Event=Event,
@@ -94,6 +105,18 @@ class FakeTorch:
         assert out.shape == (columns.shape[0], weight.shape[1])
         self.busy("mm", columns.shape)
 
+    def ones(self, shape: tuple[int, ...], dtype: object, device: str) -> str:
+        assert (shape, dtype, device) == ((), "float32", "cuda:0")
+        return "one"
+
+    def _scaled_mm(
+        self, columns: FakeTensor, weight: FakeTensor, scale_a: str, scale_b: str, out_dtype: str
+    ) -> FakeTensor:
+        assert (scale_a, scale_b, out_dtype) == ("one", "one", "bfloat16")
+        assert columns.shape[1] == weight.shape[0]
+        self.busy("fp8", columns.shape)
+        return FakeTensor(self, (columns.shape[0], weight.shape[1]))
+
     def mv(self, matrix: FakeTensor, column: FakeTensor, out: FakeTensor) -> None:
         assert matrix.shape[1:] == column.shape
         self.busy("mv", matrix.shape)
@@ -102,7 +125,7 @@ class FakeTorch:
         self.busy("sum", values.shape)
 
 
-SECONDS = {"mm": 0.5, "mv": 0.001, "sum": 0.0005, "copy": 0.001}
+SECONDS = {"fp8": 0.25, "mm": 0.5, "mv": 0.001, "sum": 0.0005, "copy": 0.001}
 
 
 def test_rows_and_ceilings_follow_from_the_card_s_own_times() -> None:
@@ -180,3 +203,29 @@ def test_a_missing_pytorch_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatc
 def test_a_size_of_nothing_is_refused() -> None:
     with pytest.raises(RequestError, match="matrix size 0"):
         measure_gpu(torch=FakeTorch(SECONDS), matrix_size=0)
+
+
+def test_the_fp8_rate_of_a_card_that_has_the_units_stands_beside_the_bf16_rate() -> None:
+    result = measure_gpu(torch=FakeTorch(SECONDS), nvml=FakeNvml(H200), matrix_size=8192, max_batch=512)
+    assert result.other_peaks == {"fp8": pytest.approx(2 * 8192 * 8192 * 512 / 0.25)}
+    assert result.peak_flops_per_s == pytest.approx(2 * 8192 * 8192 * 512 / 0.5)
+
+
+def test_a_card_without_fp8_units_says_so_and_keeps_its_bf16_rate() -> None:
+    torch = FakeTorch(SECONDS, capability=(8, 0))
+    result = measure_gpu(torch=torch, nvml=FakeNvml(H200), matrix_size=64, max_batch=1)
+    assert result.other_peaks == {}
+    assert any("no fp8 units (compute capability 8.0" in note for note in result.notes)
+    assert not [call for call in torch.calls if call[0] == "fp8"]
+
+
+def test_an_fp8_product_that_pytorch_refuses_is_a_note_and_not_an_end() -> None:
+    torch = FakeTorch(SECONDS)
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise RuntimeError("Invalid scaling configuration.\nmore")
+
+    torch._scaled_mm = refuse
+    result = measure_gpu(torch=torch, nvml=FakeNvml(H200), matrix_size=64, max_batch=1)
+    assert result.other_peaks == {}
+    assert any("refused an fp8 product: Invalid scaling configuration." in note for note in result.notes)

@@ -8,8 +8,8 @@ Read next by: verify and compare (the ceilings), report (the roofline).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from inference_bench.errors import RequestError
 from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
@@ -67,6 +67,7 @@ class ProbeResult:
 
     Formula:  bandwidth = the largest median rate over the read-dominated rows; peak = the largest median rate over
               the products; ridge = peak / bandwidth
+    Where:    other_peaks are the rates of further number formats, by format
     Ignores:  what faster code or another number format would reach: these are ceilings of the libraries named in
               `method` on this machine, so a kernel that computes in int8 can pass a float32 peak
     """
@@ -87,6 +88,7 @@ class ProbeResult:
     seed: int
     elapsed_s: float
     origin: Origin = Origin.MEASURED
+    other_peaks: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

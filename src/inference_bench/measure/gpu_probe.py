@@ -1,9 +1,9 @@
-"""What can one NVIDIA card do at most? Its memory bandwidth and bf16 matrix-product rate, measured.
+"""What can one NVIDIA card do at most? Its memory bandwidth and its bf16 and fp8 matrix-product rates, measured.
 
 In:   PyTorch with CUDA, imported only when a probe starts
-Out:  ProbeResult, the same as for a processor, with compute_format bf16
-Leaves out: several cards, links between them, fp8 and int8, and clocks that fall after minutes of load.
-Read next by: verify and compare (the ceilings of a GPU server).
+Out:  ProbeResult, the same as for a processor, with compute_format bf16 and, where the card has it, fp8 beside it
+Leaves out: several cards, links between them, int8 and 4-bit formats, and clocks that fall after minutes of load.
+Read next by: probe_here (the ceilings of a GPU server).
 
 What this was verified on is said in gpu.
 """
@@ -14,7 +14,7 @@ import importlib
 import itertools
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inference_bench.errors import MeasurementError, MissingExtraError, RequestError
@@ -32,6 +32,7 @@ from inference_bench.measure.ceilings import (
     product_row,
 )
 from inference_bench.measure.gpu import Nvml, detect_gpus
+from inference_bench.measure.gpu_fp8 import FP8, measure_fp8_product
 from inference_bench.measure.machine_identity import GPUIdentity, identify_machine
 from inference_bench.measure.timing import Call, Repeats, Stopwatch, time_calls
 from inference_bench.units import KILO, format_bytes, format_si
@@ -91,7 +92,7 @@ def measure_gpu(
     torch: Torch | None = None,
     nvml: Nvml | None = None,
 ) -> ProbeResult:
-    """One card's memory bandwidth and bf16 product rate, through PyTorch and the libraries under it.
+    """One card's memory bandwidth and its bf16 and fp8 product rates, through PyTorch and the libraries under it.
 
     Where:    a product is columns [B, n] times the transpose of a weight [n, n], as a linear layer computes it, for
               B = 1, 2, 4 ... max_batch; the last, timed longest, is where the peak is expected
@@ -110,6 +111,7 @@ def measure_gpu(
         with torch.no_grad():
             movements = _measure_movements(card, say)
             rows = _measure_products(card, matrix_size, batches, say)
+            narrow = _measure_fp8(card, device_index, matrix_size, batches[-1], say)
     except torch.cuda.OutOfMemoryError as error:
         raise MeasurementError(
             f"{card.name}: too little free memory on the card; free some, or ask for less"
@@ -122,11 +124,12 @@ def measure_gpu(
         method=f"bf16 products by PyTorch {torch.__version__}, CUDA {torch.version.cuda}, on {card.name}; medians of "
         "calls timed by events on the card; random values; bytes and FLOPs are counted from the shapes, not read "
         "from a hardware counter",
-        notes=(),
+        notes=(f"fp8: {narrow}",) if isinstance(narrow, str) else (),
         seed=seed,
         elapsed_s=time.perf_counter() - started_s,
     )
-    return conclude(rows, [_as_movement(rows[0], card), *movements], circumstances)
+    found = conclude(rows, [_as_movement(rows[0], card), *movements], circumstances)
+    return found if isinstance(narrow, str) else replace(found, other_peaks={FP8: narrow.flops_per_s})
 
 
 def _import_torch() -> Torch:
@@ -178,6 +181,13 @@ def _measure_products(card: _Card, size: int, batches: tuple[int, ...], progress
         rows.append(product_row(size, batch, BF16_BYTES, time_calls(call, repeats, card.stopwatch())))
         progress(f"matrix product, B = {batch}: {format_si(rows[-1].flops_per_s, 'FLOP/s')}")
     return rows
+
+
+def _measure_fp8(card: _Card, index: int, size: int, batch: int, progress: Progress) -> ProductRow | str:
+    capability = tuple(card.torch.cuda.get_device_capability(index))
+    row = measure_fp8_product(card.torch, card.device, capability, size, batch, _PEAK_REPEATS, card.stopwatch())
+    progress(f"fp8 product, B = {batch}: {row if isinstance(row, str) else format_si(row.flops_per_s, 'FLOP/s')}")
+    return row
 
 
 def _as_movement(row: ProductRow, card: _Card) -> BandwidthRow:

@@ -29,13 +29,13 @@ _FILE: Final = "probe.json"
 
 
 def machine_from_probe(result: ProbeResult, as_of: str | None = None) -> HardwareSpec:
-    """The machine a probe measured."""
+    """The machine a probe measured: its card where that is what was probed."""
     day = as_of or datetime.now(UTC).date().isoformat()
     return HardwareSpec(
-        name=_name(result.identity),
-        memory_bytes=result.identity.memory_bytes,
+        name=_probed_name(result),
+        memory_bytes=result.gpu.memory_bytes if result.gpu else result.identity.memory_bytes,
         bandwidth_bytes_per_s=result.bandwidth_bytes_per_s,
-        peak_flops_per_s={result.compute_format: result.peak_flops_per_s},
+        peak_flops_per_s={result.compute_format: result.peak_flops_per_s, **result.other_peaks},
         source=Source(f"measured on this machine: {result.method}", day),
         origin=Origin.MEASURED,
         note="; ".join(result.notes),
@@ -53,10 +53,10 @@ def this_machine(folder: Path | None = None) -> HardwareSpec:
         source = Source("this machine; its rates were not measured yet, which a probe does", "now")
         return HardwareSpec(_name(identity), identity.memory_bytes, None, {}, source, Origin.MEASURED)
     return HardwareSpec(
-        name=_name(identity),
-        memory_bytes=identity.memory_bytes,
+        name=saved.get("name") or _name(identity),
+        memory_bytes=saved.get("memory_bytes") or identity.memory_bytes,
         bandwidth_bytes_per_s=saved["bandwidth_bytes_per_s"],
-        peak_flops_per_s={saved["compute_format"]: saved["peak_flops_per_s"]},
+        peak_flops_per_s={saved["compute_format"]: saved["peak_flops_per_s"], **(saved.get("other_peaks") or {})},
         source=Source(f"measured on this machine: {saved['method']}", saved["as_of"]),
         origin=Origin.MEASURED,
         note=saved["note"],
@@ -68,6 +68,9 @@ def remember_probe(result: ProbeResult, folder: Path | None = None) -> None:
     path = (folder or cache_folder()) / _FILE
     kept = {
         "machine": _fingerprint(result.identity),
+        "name": _probed_name(result),
+        "memory_bytes": result.gpu.memory_bytes if result.gpu else result.identity.memory_bytes,
+        "other_peaks": dict(result.other_peaks),
         "bandwidth_bytes_per_s": result.bandwidth_bytes_per_s,
         "peak_flops_per_s": result.peak_flops_per_s,
         "compute_format": result.compute_format,
@@ -78,6 +81,10 @@ def remember_probe(result: ProbeResult, folder: Path | None = None) -> None:
     with suppress(OSError, StorageError):
         path.parent.mkdir(parents=True, exist_ok=True)
         write_whole(path, json.dumps(kept, allow_nan=False))
+
+
+def _probed_name(result: ProbeResult) -> str:
+    return f"this machine's {result.gpu.name}" if result.gpu else _name(result.identity)
 
 
 def _name(identity: MachineIdentity) -> str:
@@ -98,5 +105,8 @@ def _read(path: Path) -> Mapping[str, Any] | None:
         return None
     rates = [saved.get("bandwidth_bytes_per_s"), saved.get("peak_flops_per_s")]
     texts = [saved.get("compute_format"), saved.get("method"), saved.get("as_of"), saved.get("note")]
+    others, memory_bytes, name = saved.get("other_peaks"), saved.get("memory_bytes"), saved.get("name")
+    rates += others.values() if isinstance(others, dict) else [] if others is None else [None]
     sound = all(isinstance(rate, int | float) and math.isfinite(rate) and rate > 0 for rate in rates)
+    sound = sound and isinstance(memory_bytes, int | None) and isinstance(name, str | None)
     return saved if sound and all(isinstance(text, str) for text in texts) else None

@@ -154,7 +154,7 @@ class _Load:
         if options.duration_s is not None:
             warm_until_s = begin_s + options.warm_s
             self._measured_s = warm_until_s, warm_until_s + options.duration_s
-        sampler = _sample_lag(self._lags_s, self._dispatch.sender.receipts, options.clock)
+        sampler = sample_lag(self._lags_s, self._dispatch.sender.receipts, options.clock)
         beside = [asyncio.create_task(sampler), asyncio.create_task(keep_ahead(self._plan.lines))]
         try:
             await self._plan.run(self._dispatch, begin_s)
@@ -179,7 +179,7 @@ class _Load:
         )
 
 
-async def _sample_lag(lags_s: list[float], receipts: Receipts, clock: Callable[[], float]) -> None:
+async def sample_lag(lags_s: list[float], receipts: Receipts, clock: Callable[[], float]) -> None:
     while True:
         due_s = clock() + LAG_PERIOD_S  # a loop's own clock may stand still while it works
         await asyncio.sleep(LAG_PERIOD_S)

@@ -24,6 +24,7 @@ def probe_json(result: ProbeResult) -> dict[str, Any]:
         "peak_batch": result.peak_batch,
         "ridge_flops_per_byte": result.ridge_flops_per_byte,
         "compute_format": result.compute_format,
+        "other_peaks": dict(result.other_peaks),
         "matrix_size": result.matrix_size,
         "rows": [
             {
@@ -66,10 +67,11 @@ def probe_json(result: ProbeResult) -> dict[str, Any]:
 
 def probe_text(result: ProbeResult) -> str:
     """The same for a terminal: the two ceilings first, then every row behind them."""
+    peaks = {result.compute_format: result.peak_flops_per_s, **result.other_peaks}
+    rates = [f"{format_si(peak, 'FLOP/s')} {name}" for name, peak in peaks.items()]
     head = wrap(
-        f"{result.identity.cpu_model or result.identity.architecture}, {result.identity.num_usable_cores} core(s): "
-        f"{format_si(result.bandwidth_bytes_per_s, 'B/s')} memory bandwidth, "
-        f"{format_si(result.peak_flops_per_s, 'FLOP/s')} {result.compute_format}, ridge "
+        f"{_device(result)}: {format_si(result.bandwidth_bytes_per_s, 'B/s')} memory bandwidth, "
+        f"{', '.join(rates)}, ridge "
         f"{format_number(result.ridge_flops_per_byte)} FLOP/byte (measured)"
     )
     moved = [
@@ -103,3 +105,11 @@ def probe_text(result: ProbeResult) -> str:
             "\n".join([wrap(f"method: {result.method}"), *notes]),
         ]
     )
+
+
+def _device(result: ProbeResult) -> str:
+    """The card where one was probed, else the processor and its cores."""
+    if result.gpu is not None:
+        return result.gpu.name
+    identity = result.identity
+    return f"{identity.cpu_model or identity.architecture}, {identity.num_usable_cores} core(s)"
