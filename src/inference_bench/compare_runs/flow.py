@@ -1,0 +1,126 @@
+"""`compare`: two run folders beside each other, or the reason why that would say nothing.
+
+In:   two run folders
+Out:  RunComparison
+Leaves out: drawing and words (charts, report)
+Read next by: charts, report, cli.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_bench.compare_runs.differences import Better, Difference, differences, point_difference
+from inference_bench.compare_runs.same_work import shared_parts, why_not_the_same
+from inference_bench.compare_runs.side import Side, SidePoint, read_side
+from inference_bench.errors import RequestError
+
+
+@dataclass(frozen=True, slots=True)
+class PartDifferences:
+    """One part of both runs."""
+
+    name: str
+    figures: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PointPair:
+    """One measured step of both runs."""
+
+    first: SidePoint
+    second: SidePoint
+    difference: Difference
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Two runs of the same work.
+
+    Where:    changed are the facts that differ, (what, first, second)
+    """
+
+    first: Side
+    second: Side
+    changed: tuple[tuple[str, str | None, str | None], ...]
+    points: tuple[PointPair, ...]
+    parts: tuple[PartDifferences, ...]
+    reading: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def compare_runs(first: Path, second: Path) -> RunComparison:
+    """Two runs beside each other.
+
+    Raises:  RunFolderError for what is no run; RequestError where they did not do the same work
+    """
+    sides = read_side(first), read_side(second)
+    if first.resolve() == second.resolve():
+        raise RequestError(f"both runs are {first}; give two different ones")
+    reasons = why_not_the_same(*sides)
+    if reasons:
+        raise RequestError(
+            f"{sides[0].name} and {sides[1].name} did not do the same work, so their times say nothing about each other: "
+            f"{'; '.join(reasons[:4])}{'; and more' if len(reasons) > 4 else ''}"
+        )
+    names, _ = shared_parts(*sides)
+    parts = tuple(PartDifferences(name, differences(sides[0].parts[name], sides[1].parts[name])) for name in names)
+    pairs = tuple(_pairs(*sides))
+    return RunComparison(
+        first=sides[0],
+        second=sides[1],
+        changed=tuple(_changed(*sides)),
+        points=pairs,
+        parts=parts,
+        reading=tuple(_reading(sides[0], pairs, parts)),
+        notes=tuple(_notes(*sides)),
+    )
+
+
+def _changed(first: Side, second: Side) -> Iterator[tuple[str, str | None, str | None]]:
+    for name in first.facts:
+        mine, theirs = first.facts[name], second.facts.get(name)
+        if mine != theirs:
+            yield name, mine, theirs
+
+
+def _pairs(first: Side, second: Side) -> Iterator[PointPair]:
+    others = {point.key: point for point in second.points}
+    for point in first.points:
+        if (other := others.get(point.key)) is not None:
+            yield PointPair(point, other, point_difference(point, other))
+
+
+def _reading(first: Side, pairs: Sequence[PointPair], parts: Sequence[PartDifferences]) -> Iterator[str]:
+    """What the second run does better and worse, as counts that the tables show."""
+    if first.is_verify and pairs:
+        yield _counted("steps", [pair.difference for pair in pairs])
+        return
+    for part in parts:
+        where = f" in part {part.name}" if len(parts) > 1 and part.name else ""
+        yield _counted(f"latency figures{where}", [each for each in part.figures if each.better is Better.LOWER])
+
+
+def _counted(what: str, found: Sequence[Difference]) -> str:
+    better = sum(each.is_improvement is True for each in found)
+    worse = sum(each.is_improvement is False for each in found)
+    return (
+        f"Of {len(found)} {what} the second run is clearly faster in {better} and clearly slower in {worse}; in "
+        f"{len(found) - better - worse} the runs do not tell"
+    )
+
+
+def _notes(first: Side, second: Side) -> Iterator[str]:
+    for side in (first, second):
+        if not side.is_whole:
+            yield f"{side.name} did not come to its end; what it measured by then is compared"
+    _, alone = shared_parts(first, second)
+    if alone:
+        yield f"parts that only one run has are left out: {', '.join(sorted(alone)[:8])}"
+    keys = {point.key for point in first.points} ^ {point.key for point in second.points}
+    if keys:
+        yield f"{len(keys)} measured steps that only one run has are left out"
+    if not first.is_verify or not second.is_verify:
+        yield "the intervals are of one pair of runs: what differs between two runs of one server is not in them"

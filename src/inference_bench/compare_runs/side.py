@@ -1,0 +1,177 @@
+"""A finished or cut-short run folder as one side of a comparison.
+
+In:   a run folder of `verify` or `load`
+Out:  Side: what was served by what, the measured points with their counted work, the records by part of the run
+Leaves out: whether two sides did the same work (same_work)
+Read next by: same_work, differences, charts.
+
+A folder that somebody else may have written is not believed: what does not fit is None, and said as n/a.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from inference_bench.loadtest.workload_memory import Asked, asked_in
+from inference_bench.measure.store import RunFolder, read_records
+from inference_bench.records import RequestRecord, Stage
+from inference_bench.roofline import Roof
+from inference_bench.stats import Interval
+from inference_bench.verify.saved import RESULT_FILE, read_result
+
+_VERIFY: Final = "inference-bench/verify/"
+_MOST_CHARS: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SidePoint:
+    """A measured step as a run's result holds it.
+
+    Unit:  seconds; FLOPs and bytes as counted from the model's shape; the interval is of the median, 95 %
+    """
+
+    phase: str
+    batch: int
+    context_tokens: int
+    seconds: float
+    interval: Interval | None
+    bound_s: float | None
+    flops: float
+    num_bytes: float
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        """What makes it the same point in another run."""
+        return self.phase, self.batch, self.context_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """One run.
+
+    Where:    facts are what may differ between runs that are compared, in the order they are shown; parts are the measured
+              records by the part of the run, asked what was asked there where the folder remembers it; is_whole says that the
+              run came to its end
+    """
+
+    path: Path
+    is_verify: bool
+    is_whole: bool
+    facts: Mapping[str, str | None]
+    ceiling: Roof | None
+    points: tuple[SidePoint, ...]
+    parts: Mapping[str, tuple[RequestRecord, ...]] = field(repr=False)
+    asked: Mapping[str, Asked] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """The folder's own name."""
+        return self.path.name
+
+
+def read_side(path: Path) -> Side:
+    """A run folder.
+
+    Raises:  RunFolderError for what is no run, or holds no request that was measured
+    """
+    meta = RunFolder.open(path).read_meta()
+    stored = read_records(path)
+    parts: dict[str, list[RequestRecord]] = {}
+    for record in stored.records:
+        if record.stage is Stage.MEASURE:
+            parts.setdefault(record.group, []).append(record)
+    is_whole = (path / RESULT_FILE).is_file()
+    result = read_result(path) if is_whole else {}
+    return Side(
+        path=path,
+        is_verify=str(result.get("schema")).startswith(_VERIFY) or path.name.endswith("-verify"),
+        is_whole=is_whole,
+        facts=_facts(meta, result),
+        ceiling=_ceiling(_dict(result, "machine")),
+        points=tuple(filter(None, map(_point, _list(result, "points")))),
+        parts={name: tuple(records) for name, records in parts.items()},
+        asked=asked_in(meta),
+    )
+
+
+def _facts(meta: Mapping[str, object], result: Mapping[str, Any]) -> dict[str, str | None]:
+    engine, model, machine = (_dict(result, name) for name in ("engine", "model", "machine"))
+    figures = _dict(engine, "figures")
+    settings = {**_dict(engine, "settings")}
+    cache = [figures.get("cache_type_k"), figures.get("cache_type_v")]
+    found = {
+        "engine": engine.get("name") or meta.get("engine"),
+        "version": engine.get("version"),
+        "model": model.get("name") or result.get("model") or meta.get("model"),
+        "weights": _dict(model, "weights").get("format"),
+        "cache": " and ".join(map(str, cache)) if all(cache) else None,
+        "machine": machine.get("name"),
+        "slots": figures.get("num_slots") or figures.get("max_running"),
+        "settings": ", ".join(f"{name}={value}" for name, value in sorted(settings.items())) or None,
+        "model SHA-256": model.get("sha256") or engine.get("model_sha256"),
+        "endpoint": result.get("endpoint"),
+    }
+    return {
+        name: None if value is None or isinstance(value, dict) else str(value)[:_MOST_CHARS]
+        for name, value in found.items()
+    }
+
+
+def _ceiling(machine: Mapping[str, Any]) -> Roof | None:
+    bandwidth, peak = (_positive(machine.get(name)) for name in ("bandwidth_bytes_per_s", "peak_flops_per_s"))
+    if bandwidth is None and peak is None:
+        return None
+    form = machine.get("compute_format")
+    return Roof(bandwidth, peak, form if isinstance(form, str) else None)
+
+
+def _point(values: object) -> SidePoint | None:
+    if not isinstance(values, dict):
+        return None
+    seconds, flops, num_bytes = (_positive(values.get(name)) for name in ("measured_s", "flops", "bytes"))
+    batch, context = values.get("batch"), values.get("nominal_context_tokens")
+    if (
+        seconds is None
+        or flops is None
+        or num_bytes is None
+        or not isinstance(batch, int)
+        or not isinstance(context, int)
+    ):
+        return None
+    return SidePoint(
+        phase=str(values.get("phase"))[:_MOST_CHARS],
+        batch=batch,
+        context_tokens=context,
+        seconds=seconds,
+        interval=_interval(values.get("interval_s")),
+        bound_s=_positive(values.get("bound_s")),
+        flops=flops,
+        num_bytes=num_bytes,
+    )
+
+
+def _interval(values: object) -> Interval | None:
+    if not isinstance(values, dict):
+        return None
+    low, high, confidence = (_positive(values.get(name)) for name in ("low", "high", "confidence"))
+    return None if low is None or high is None or confidence is None or low > high else Interval(low, high, confidence)
+
+
+def _positive(value: object) -> float | None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
+        return None
+    return float(value)
+
+
+def _dict(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    found = values.get(name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(values: Mapping[str, Any], name: str) -> list[Any]:
+    found = values.get(name)
+    return found if isinstance(found, list) else []
