@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo page test test-labs lint bench fit-efficiency accuracy policies article clean
+.PHONY: demo page test test-labs vllm-env test-vllm lint bench fit-efficiency accuracy policies article clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -21,6 +21,14 @@ test: $(VENV)/.dev lint
 test-labs: $(VENV)/.dev
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'transformers==5.24.0'
 	$(BIN)/pytest tests/accounting/test_transformers_meta.py
+
+# vLLM for CPUs in an environment of its own, .venv-vllm: about 3.5 GB, 2 to 10 minutes; run again, it changes nothing
+vllm-env:
+	$(PYTHON) scripts/vllm_env.py .venv-vllm
+
+# a real vLLM server, started about ten times: some minutes
+test-vllm: $(VENV)/.dev vllm-env
+	INFERENCE_BENCH_VLLM='$(CURDIR)/.venv-vllm' $(BIN)/pytest -m vllm tests/real
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .

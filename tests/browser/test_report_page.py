@@ -14,6 +14,7 @@ from inference_bench.charts import PALETTE
 from inference_bench.render import svg
 from inference_bench.report.verify_html import verify_html
 from inference_bench.verify.result import VerifyResult
+from report.closed_loop_sample import hostile_loop, nothing_came_of_it, troubled_loop, whole_loop
 from report.report_samples import sample
 from report.sample import bare_result, hostile_result, hybrid, sample_result, with_findings
 
@@ -25,9 +26,14 @@ VERIFIED: dict[str, Callable[[], VerifyResult]] = {
     "findings": with_findings,
     "bare": bare_result,
     "hostile": hostile_result,
+    "loop": whole_loop,
+    "troubled loop": troubled_loop,
+    "empty loop": nothing_came_of_it,
+    "hostile loop": hostile_loop,
 }
 NUM_CHARTS = {
     **{"whole": 5, "hybrid": 5, "findings": 5, "bare": 2, "hostile": 5},
+    **{"loop": 9, "troubled loop": 9, "empty loop": 6, "hostile loop": 9},
     # those of report_samples
     **{"schedulers": 4, "sweep": 1, "hostile study": 2, "capacity": 2, "replay": 0, "log": 2},
     **{"plan": 1, "machines": 1, "hostile plan": 1},
@@ -154,7 +160,7 @@ def test_a_wide_table_scrolls_in_its_own_box_on_a_narrow_screen(open_page: Calla
     boxes = page.evaluate(
         "() => [...document.querySelectorAll('.scroll')].map(box => [box.scrollWidth, box.clientWidth])"
     )
-    assert len(boxes) == 7
+    assert len(boxes) == 7  # two of them folded
     assert boxes[0][0] > boxes[0][1]
     assert all(shown <= 360 for _, shown in boxes)
 
@@ -182,3 +188,68 @@ def test_a_long_command_is_broken_between_words(open_page: Callable[..., Any], w
         "() => { const box = document.querySelector('.command'); return [box.innerText, box.scrollWidth - box.clientWidth]; }"
     )
     assert code == ["inference-bench simulate --policy chunked --trace 'two words.csv'", 0]
+
+
+def test_on_a_desk_the_verdict_the_figures_and_the_contents_are_on_the_first_screen(
+    open_page: Callable[..., Any],
+) -> None:
+    page = open_page("loop", 1280)
+    bottoms = page.evaluate(
+        "() => ['.answers', '.figures', 'nav.contents'].map(name => document.querySelector(name).getBoundingClientRect().bottom)"
+    )
+    assert bottoms == sorted(bottoms)
+    assert bottoms[-1] <= 900
+
+
+def test_on_a_telephone_the_first_screen_begins_with_the_verdict(open_page: Callable[..., Any]) -> None:
+    page = open_page("loop", 360)
+    marks = page.evaluate(
+        "() => [...document.querySelectorAll('.answers .mark')].map(mark => mark.getBoundingClientRect().top)"
+    )
+    assert len(marks) == 4
+    assert marks[2] < 900
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_mark_of_the_verdict_is_told_apart_by_its_words_and_by_its_colour(
+    open_page: Callable[..., Any], scheme: str
+) -> None:
+    page = open_page("troubled loop", 1280, scheme)
+    marks = page.evaluate(
+        "() => [...document.querySelectorAll('.answers > div')].map(row => [row.className, row.querySelector('.mark').innerText,"
+        " getComputedStyle(row.querySelector('.mark')).color])"
+    )
+    assert [mark[:2] for mark in marks][-1] == ["poor", "No"]
+    assert len({words for _, words, _ in marks}) == 4
+    colours = {state: colour for state, _, colour in marks}
+    assert len(set(colours.values())) == len(colours) >= 2
+
+
+def test_what_is_folded_on_the_screen_is_printed(open_page: Callable[..., Any]) -> None:
+    page = open_page("loop", 720)
+    hidden = "() => [...document.querySelectorAll('details table')].map(table => table.checkVisibility({contentVisibilityAuto: true}))"
+    assert page.evaluate("() => document.querySelectorAll('details').length") == 7
+    assert not any(page.evaluate(hidden))
+    page.emulate_media(media="print")
+    heights = page.evaluate(
+        "() => [...document.querySelectorAll('details table')].map(table => table.getBoundingClientRect().height)"
+    )
+    assert len(heights) == 7  # one of them of sentences, one with two tables
+    assert min(heights) > 40
+
+
+def test_a_notebook_cell_keeps_the_page_to_itself(browser: Any, tmp_path: Path) -> None:
+    from inference_bench.notebook import show
+
+    cell = tmp_path / "cell.html"
+    cell.write_text(
+        f"<style>p {{ color: red }}</style><p>cell</p>{show(hostile_loop())._repr_html_()}", encoding="utf-8"
+    )
+    shown = Opened(browser, cell)
+    frame = shown.page.frames[1]
+    assert frame.url == "about:srcdoc"
+    assert shown.page.evaluate("() => getComputedStyle(document.querySelector('p')).color") == "rgb(255, 0, 0)"
+    assert frame.evaluate("() => getComputedStyle(document.querySelector('p')).color") != "rgb(255, 0, 0)"
+    frame.click("nav.contents a:last-child")
+    assert frame.evaluate("() => [location.href, scrollY > 1000]") == ["about:srcdoc#files", True]
+    assert shown.complaints == []

@@ -239,3 +239,21 @@ def test_a_run_is_printed_again_as_it_was(
     assert main(["report", str(folder)]) == 0
     assert capsys.readouterr().out == printed
     assert printed.endswith(f"raw samples: {folder}\n")
+
+
+def test_a_verification_is_shown_as_it_was_printed_and_without_that_by_its_reading(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    run = RunFolder.create(tmp_path, "verify")
+    (run.path / "result.json").write_text(
+        json.dumps({"schema": "inference-bench/verify/1", "reading": ["Decode reached 62 %."]}), encoding="utf-8"
+    )
+    (run.path / "report.html").write_text("<p>page</p>", encoding="utf-8")
+    assert main(["report", str(run.path)]) == 0
+    assert capsys.readouterr().out == f"Decode reached 62 %.\n\nreport: {run.path / 'report.html'}\n"
+    (run.path / "report.txt").write_text("Does it reach its ceiling? No.\n  Decode \x1b[31m 62 %.\n", encoding="utf-8")
+    assert main(["report", str(run.path)]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("Does it reach its ceiling? No.\n  Decode ")
+    assert "\x1b" not in shown
+    assert shown.endswith(f"\n\nreport: {run.path / 'report.html'}\n")

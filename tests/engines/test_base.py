@@ -83,6 +83,27 @@ def test_one_reading_fills_only_the_gaps_of_another_and_every_figure_keeps_its_s
     assert both.read_from == {"num_slots": "log", "kv_unified": "log", "num_params": "/m"}
 
 
+@pytest.mark.parametrize(
+    ("cache_dtype", "dtype", "stored"),
+    [("auto", "float32", "float32"), ("fp8", "bfloat16", "fp8"), ("auto", None, None), (None, "float32", None)],
+)
+def test_a_cache_of_blocks_is_stored_in_its_own_format_or_in_the_models(
+    cache_dtype: str | None, dtype: str | None, stored: str | None
+) -> None:
+    figures = EngineFigures(cache_dtype=cache_dtype, dtype=dtype)
+    assert (figures.cache_type_k, figures.cache_type_v) == (stored, stored)
+    printed = replace(figures, kv_buffers=(FULL,))
+    assert (printed.cache_type_k, printed.cache_type_v) == ("q8_0", "f16"), "what was allocated counts more"
+
+
+def test_limits_of_sequences_are_the_same_question_to_every_engine() -> None:
+    assert EngineFigures(num_slots=4, context_tokens_per_slot=1024).max_sequences == 4
+    assert EngineFigures(max_running=128).max_sequences == 128
+    assert EngineFigures(context_tokens_per_slot=1024, max_model_len=2048).max_sequence_tokens == 1024
+    assert EngineFigures(max_model_len=2048).max_sequence_tokens == 2048
+    assert (EngineFigures().max_sequences, EngineFigures().max_sequence_tokens) == (None, None)
+
+
 class FakeServer(RunningServer):
     def __init__(self) -> None:
         self.base_url, self.identity, self.figures = "http://x", EngineIdentity("x", "test"), EngineFigures()

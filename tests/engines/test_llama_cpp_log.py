@@ -41,6 +41,7 @@ def test_the_context_is_read_as_the_engine_rounded_it(
     figures = parse_llama_cpp_log(read(name))
     assert (figures.context_tokens_total, figures.context_tokens_per_slot) == (context, per_slot)
     assert (figures.num_slots, figures.kv_unified, figures.n_ctx_train) == (slots, unified, 8192)
+    assert (figures.token_budget, figures.micro_batch) == (2048, 512)
 
 
 @pytest.mark.parametrize(

@@ -19,9 +19,10 @@ from typing import Any
 
 import pytest
 
+from inference_bench.engines.answers import ask_server
+from inference_bench.engines.attach import attach
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
-from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, attach, start_llama_cpp
-from inference_bench.engines.llama_cpp_report import ask_server
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, start_llama_cpp
 from inference_bench.errors import ServerError, ServerStartError
 from inference_bench.measure.target import Target
 
@@ -150,6 +151,7 @@ def test_the_engine_allocates_the_cells_and_bytes_that_its_rules_say(
 ) -> None:
     with start(model, tmp_path / "log", **changes) as running:
         figures = running.figures
+        assert (running.cpu_s() or 0.0) > 0
     (buffer,) = figures.kv_buffers
     assert (buffer.cells, buffer.num_streams, buffer.layers) == (cells, 4, 30)
     assert (buffer.size.text, figures.kv_printed) == (printed, f"{printed} MiB")
@@ -158,6 +160,9 @@ def test_the_engine_allocates_the_cells_and_bytes_that_its_rules_say(
     assert (figures.num_params, figures.model_bytes) == (134_515_008, 96_576_768)
     assert figures.model_buffers[0].size.agrees_with(96_576_768)
     assert figures.flash_attention is True
+    assert (figures.token_budget, figures.micro_batch, figures.num_threads) == (2048, 512, 1)
+    assert (figures.prefix_cache, figures.speculation, figures.quantization) == (False, "none", "Q4_1")
+    assert running.identity.model_files == {Path(model.path).name: model.sha256}
     assert wait_until_gone(running.pid)
 
 

@@ -19,6 +19,7 @@ from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.engines.llama_cpp import LlamaCppServer, start_llama_cpp
 from inference_bench.measure.store import read_records
 from inference_bench.records import RequestStatus, Stage
+from inference_bench.simulate.step_profile import load_profile
 
 pytestmark = pytest.mark.real_engine
 
@@ -51,6 +52,7 @@ def test_verify_measures_the_embedded_engine_against_this_machines_ceilings(
         ("prefill", 1),
         ("decode", 1),
         ("decode", 2),
+        ("decode", 3),
         ("decode", 4),
     }
     for point in points:
@@ -70,19 +72,54 @@ def test_verify_measures_the_embedded_engine_against_this_machines_ceilings(
     assert json.loads((run_dir / "result.json").read_text(encoding="utf-8"))["points"] == points
 
 
+def test_the_loop_is_closed_on_the_embedded_engine(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    profile = tmp_path / "mine.json"
+    found = run_verify(capsys, tmp_path, "--threads", "1", "--save-profile", str(profile))
+    calibration = found["calibration"]
+    kinds = {row["kind"] for row in calibration["observations"]}
+    assert kinds >= {"decode", "prefill", "cached prefill"}
+    assert "mixed" in kinds or any("of mixed" in note for note in found["notes"])  # a busy machine may end it before
+    held = [row for row in calibration["observations"] if row["is_held_out"]]
+    assert len(held) >= 4
+    assert all(row["predicted_s"] > 0 and row["measured_s"] > 0 for row in held)
+    assert calibration["held_out_error"] >= 0
+    rows = found["load"]["rows"]
+    assert {row["place"] for row in rows} >= {"below", "near"}
+    assert all(row["num_completed"] == row["num_requests"] for row in rows)
+    assert load_profile(profile) == load_profile(Path(found["run_dir"]) / "profile.json")
+    assert found["client"]["cpu"]["engine_cpu_s"] > 0
+    groups = [record.group for record in read_records(Path(found["run_dir"])).records if record.stage is Stage.MEASURE]
+    assert {group.split("-")[0] for group in groups} >= {"decode", "prefill", "cached", "load"}
+
+
 def test_every_request_of_a_run_is_kept_and_completed_with_the_output_length_asked_for(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, server: LlamaCppServer
 ) -> None:
-    found = run_verify(capsys, tmp_path, server.base_url, "--on", "a10")
+    found = run_verify(capsys, tmp_path, server.base_url, "--on", "a10", "--no-load")
     stored = read_records(Path(found["run_dir"]))
     measured = [record for record in stored.records if record.stage is Stage.MEASURE]
-    assert len(measured) >= 2 * (1 + 2 + 4)  # two prompt lengths, each at three concurrencies
+    assert len(measured) >= 2 * (1 + 2 + 3 + 4)  # two contexts, each at four batches
     assert stored.num_dropped_lines == 0
     assert {record.status for record in stored.records} == {RequestStatus.COMPLETED}
-    assert {record.output_tokens for record in measured} == {24}
-    assert {record.cached_prompt_tokens for record in measured} <= {0, None}
+    assert all(record.output_tokens == record.requested_output_tokens for record in measured)
+    decoding = [record for record in measured if record.group.startswith("decode")]
+    assert decoding
+    assert all(record.cached_prompt_tokens == (record.prompt_tokens or 0) - 1 for record in decoding)
+    alone = [record for record in measured if record.group.startswith("prefill")]
+    assert alone
+    assert {record.cached_prompt_tokens for record in alone} == {0}
     assert server.is_running()
     assert found["cache_check"] is None  # a server that was attached to shows no log
+
+
+def test_a_cache_format_that_the_engine_does_not_take_is_one_line_and_nothing_is_measured(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["verify", "--quick", "--on", "here", "--runs", str(tmp_path), "--kv", "fp8"]) == 2
+    said = [line for line in capsys.readouterr().err.splitlines() if "cache format of llama.cpp" in line]
+    assert len(said) == 1
+    assert "q8_0" in said[0]
+    assert not list(tmp_path.glob("*/requests.journal"))
 
 
 def test_a_running_server_tells_its_own_model_file(

@@ -9,6 +9,7 @@ import pytest
 
 from inference_bench.report.json_result import verify_json
 from inference_bench.verify.result import VerifyResult
+from report.closed_loop_sample import ERRORS, HELD_OUT_ERROR, LOOPS, MEASURED, nothing_came_of_it, whole_loop
 from report.sample import (
     SHA256,
     SHARES,
@@ -20,7 +21,8 @@ from report.sample import (
     with_findings,
 )
 
-STABLE = {"machine", "model", "points", "report_path", "manifest_sha256"}
+STABLE = {"machine", "model", "points", "calibration", "load", "report_path", "manifest_sha256"}
+OF_THE_LOOP = ("calibration", "gap", "load", "capacity", "profile_path")
 POINT = {
     "phase",
     "batch",
@@ -31,7 +33,7 @@ POINT = {
     "limited_by",
     "verdict",
 }
-MAKERS = (sample_result, with_findings, bare_result, no_ceiling_result, hostile_result)
+MAKERS = (sample_result, with_findings, bare_result, no_ceiling_result, hostile_result, *LOOPS)
 
 
 @pytest.fixture(scope="module")
@@ -125,3 +127,71 @@ def test_a_number_that_is_not_finite_becomes_no_value() -> None:
     client = verify_json(odd)["client"]
     assert (client["floor_ttft_s"], client["floor_chunk_cpu_s"]) == (None, None)
     assert client["send_delay_p99_s"] == 0.0006
+
+
+# ── the closed loop ────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.fixture(scope="module")
+def loop() -> dict[str, Any]:
+    return verify_json(whole_loop())
+
+
+def test_a_run_without_the_closed_loop_has_its_keys_and_no_values(found: dict[str, Any]) -> None:
+    assert {found[key] for key in OF_THE_LOOP} == {None}
+    assert found["memory"] == []
+    assert [answer["mark"] for answer in found["verdict"]] == ["In part", "Not computed", "Not run", "Not run"]
+
+
+def test_the_flat_objects_of_a_load_are_those_near_the_knee(loop: dict[str, Any]) -> None:
+    load = loop["load"]
+    assert load["place"] == "near"
+    assert load["measured"] == MEASURED
+    assert list(load["error"].values()) == pytest.approx(list(ERRORS["near"]))
+    assert load["predicted"]["ttft_p50_s"] == pytest.approx(0.212 * 1.094)
+
+
+def test_each_load_has_its_rate_its_figures_and_whether_targets_are_reached(loop: dict[str, Any]) -> None:
+    rows = loop["load"]["rows"]
+    assert [(row["place"], row["rate"]) for row in rows] == [("below", 1.2), ("near", 2.04), ("past", 3.0)]
+    assert [row["figures"]["ttft_p99_s"]["reached"] for row in rows] == [True, False, None]
+    assert rows[0]["figures"]["ttft_p50_s"]["count"] == 60
+    assert len(rows[0]["requests"]["predicted_ttft_s"]) == len(rows[0]["requests"]["measured_ttft_s"]) == 60
+
+
+def test_the_calibration_has_its_numbers_its_errors_and_what_was_in_each_step(loop: dict[str, Any]) -> None:
+    fitted = loop["calibration"]
+    assert fitted["form"] == "additive, vector kernel"
+    assert fitted["parameters"]["bandwidth"] == {
+        "value": 0.62,
+        "interval": {"low": 0.58, "high": 0.66, "confidence": 0.95},
+        "note": "",
+    }
+    assert fitted["parameters"]["fixed_s"]["interval"] is None
+    assert (fitted["held_out_error"], fitted["held_out_p90"]) == (HELD_OUT_ERROR, 0.088)
+    assert [item["is_chosen"] for item in fitted["candidates"]] == [False, False, True, False]
+    assert fitted["error_by_kind"] == {"decode": 0.038, "prefill": 0.021, "mixed": 0.067}
+    step = fitted["observations"][1]
+    assert step["batches"] == [[{"cached_tokens": 42, "new_tokens": 1, "is_decoding": True}] * 2]
+    assert step["error"] == pytest.approx(step["predicted_s"] / step["measured_s"] - 1)
+    assert sum(item["is_held_out"] for item in fitted["observations"]) == 6
+
+
+def test_the_parts_of_a_step_add_up_to_what_was_measured(loop: dict[str, Any]) -> None:
+    for step in loop["gap"]["steps"]:
+        assert sum(part["seconds"] for part in step["parts"]) == pytest.approx(step["measured_s"])
+    assert loop["gap"]["changes"][0]["gain"] == 0.37
+
+
+def test_capacity_and_memory_say_what_was_predicted_and_what_was_found(loop: dict[str, Any]) -> None:
+    assert (loop["capacity"]["predicted_rate"], loop["capacity"]["is_confirmed"]) == (2.11, True)
+    assert loop["capacity"]["error"] == pytest.approx(2.11 / 2.23 - 1)
+    assert loop["capacity"]["at_rate"]["rate"] == 2.11
+    assert [row["agrees"] for row in loop["memory"]] == [True, True, True, True, False]
+    assert loop["memory"][-1]["difference"] is None
+    assert loop["client"]["cpu"]["client_share"] == pytest.approx(6.2 / 360)
+
+
+def test_an_objective_without_a_limit_and_a_capacity_without_a_rate_are_null() -> None:
+    capacity = verify_json(nothing_came_of_it())["capacity"]
+    assert (capacity["ttft_s"], capacity["gap_s"], capacity["predicted_rate"]) == (None, None, None)

@@ -156,6 +156,7 @@ def random_coefficients(draw: Random) -> Coefficients:
         fixed_s=draw.choice((1 / 1024, 1 / 64, draw.uniform(0.001, 0.2))),
         sequence_s=draw.choice((0.0, 0.0, draw.uniform(0, 0.01))),
         position_s=draw.choice((0.0, 0.0, 1 / 256, draw.uniform(0, 0.01))),
+        vector_s=draw.choice((0.0, 0.0, 1 / 128, draw.uniform(0, 0.1))),
     )
 
 

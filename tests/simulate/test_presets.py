@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from inference_bench.accounting.cache import count_cache
@@ -10,11 +12,14 @@ from inference_bench.simulate.presets import (
     engine_preset,
     engine_presets,
     kv_memory_of,
+    llama_cpp_settings,
     memory_of_blocks,
     memory_of_bytes,
     vllm_settings,
 )
-from inference_bench.simulate.settings import BudgetRule, KvMemory, Policy
+from inference_bench.simulate.run import simulate
+from inference_bench.simulate.settings import BudgetRule, KvMemory, Policy, ServerSetup
+from simulate.fleets import steps_of, workload_of
 from simulate.served_models import served_model
 
 GIGABYTES_80 = 80_000_000_000
@@ -80,7 +85,7 @@ def test_each_engine_says_which_version_it_mirrors() -> None:
     rules = {name: engine_preset(name).scheduler.budget_rule for name in engine_presets()}
     assert rules["vllm"] is BudgetRule.SHARED
     assert rules["sglang"] is BudgetRule.PREFILL_FIRST
-    assert rules["llama.cpp"] is BudgetRule.MICRO_BATCHES
+    assert rules["llama.cpp"] is BudgetRule.EQUAL_BATCHES
     for name in engine_presets():
         preset = engine_preset(name)
         assert preset.scheduler.policy is Policy.CHUNKED
@@ -93,3 +98,29 @@ def test_each_engine_says_which_version_it_mirrors() -> None:
 def test_vllm_takes_its_limits() -> None:
     settings = vllm_settings(128, 4_096)
     assert (settings.max_running, settings.budget, settings.admission_share) == (128, 4_096, 1.0)
+
+
+def test_vllm_is_set_up_as_a_running_server_states_it() -> None:
+    settings = vllm_settings(max_running=64, token_budget=1_024, prefix_cache=True, chunked_prefill=False)
+    assert (settings.prefix_cache, settings.cuts_prompts) == (True, False)
+    assert vllm_settings().cuts_prompts
+
+
+def test_a_prompt_that_is_not_cut_waits_for_a_step_that_holds_it() -> None:
+    # 10 positions a step: the first prompt takes 6, and while its answer goes on nine are left, too few for the second's ten
+    setup = ServerSetup(vllm_settings(4, 10, chunked_prefill=False), KvMemory(10_000, 1))
+    workload = workload_of((0.0, 6, 3), (0.0, 10, 1))
+    found = simulate(workload, setup, steps_of(1.0))
+    assert (list(found.first_token_s), found.engine) == ([1.0, 4.0], "reference")
+    cut = simulate(workload, replace(setup, scheduler=vllm_settings(4, 10)), steps_of(1.0))
+    assert list(cut.first_token_s) == [1.0, 2.0]
+    with pytest.raises(RequestError, match="request 0 has up to 11 tokens to read at once, and prompts are not cut"):
+        simulate(workload_of((0.0, 11, 1)), setup, steps_of(1.0))
+
+
+def test_llama_cpp_cuts_by_neighbours_unless_one_cache_is_for_all() -> None:
+    settings = llama_cpp_settings(6, 1_024, 256)
+    assert (settings.max_running, settings.budget, settings.micro_batch) == (6, 1_024, 256)
+    assert settings.budget_rule is BudgetRule.EQUAL_BATCHES
+    assert llama_cpp_settings(6, unified=True).budget_rule is BudgetRule.MICRO_BATCHES
+    assert llama_cpp_settings(6, prefix_cache=True).prefix_cache

@@ -3,19 +3,26 @@ from __future__ import annotations
 import pytest
 
 from inference_bench.accounting.weights import count_weights, weight_plan
+from inference_bench.calibrate.steps.observations import StepKind
 from inference_bench.compare import Phase
+from inference_bench.predict.step_cost import ServedModel
 from inference_bench.records import Origin, RequestRecord, RequestStatus, ServerTimings, Stage
 from inference_bench.roofline import Roof
-from inference_bench.verify.plan import Plan, Setting
-from inference_bench.verify.points import Served, decode_point, prefill_point
+from inference_bench.verify.calibration_plan import SweepPoint
+from inference_bench.verify.points import decode_point, prefill_point
 from shapes import cache_in, reference_model
 
 CEILING = Roof(1e12, 165e12, "bf16")
+PROMPT = SweepPoint(StepKind.PREFILL, 1, 0, 100)
 
 
-def served() -> Served:
+def decoding(batch: int) -> SweepPoint:
+    return SweepPoint(StepKind.DECODE, batch, 100)
+
+
+def served() -> ServedModel:
     model = reference_model()
-    return Served(model, count_weights(model, weight_plan("bf16")), cache_in("bf16"))
+    return ServedModel(model, count_weights(model, weight_plan("bf16")), cache_in("bf16"))
 
 
 def record(
@@ -47,9 +54,7 @@ def stream(first: float, step: float, count: int) -> RequestRecord:
 
 
 def test_prefill_is_the_median_time_to_the_first_token_of_a_request_alone() -> None:
-    point = prefill_point(
-        Setting(1, 100, 4), [(stream(first, 0.05, 4),) for first in (0.5, 0.7, 0.6)], served(), CEILING
-    )
+    point = prefill_point(PROMPT, [(stream(first, 0.05, 4),) for first in (0.5, 0.7, 0.6)], served(), CEILING)
     assert point is not None
     assert point.measured.phase is Phase.PREFILL
     assert point.measured.seconds == pytest.approx(0.6)
@@ -59,7 +64,7 @@ def test_prefill_is_the_median_time_to_the_first_token_of_a_request_alone() -> N
 
 def test_prompt_tokens_the_server_had_cached_are_no_work() -> None:
     wave = (record([0.5, 0.6], cached=60),)
-    point = prefill_point(Setting(1, 100, 2), [wave], served(), CEILING)
+    point = prefill_point(PROMPT, [wave], served(), CEILING)
     assert point is not None
     assert point.tokens_per_step == 40
 
@@ -67,7 +72,7 @@ def test_prompt_tokens_the_server_had_cached_are_no_work() -> None:
 def test_a_decode_step_is_the_gap_while_all_streams_decode() -> None:
     # the second stream starts at 1.0; before that the first is slowed to 0.3 s a token by the other's prefill
     slow = record([0.4, 0.7, 1.0, 1.1, 1.2, 1.3])
-    point = decode_point(Setting(2, 100, 6), [(slow, stream(1.0, 0.1, 6))], served(), CEILING)
+    point = decode_point(decoding(2), [(slow, stream(1.0, 0.1, 6))], served(), CEILING)
     assert point is not None
     assert point.measured.seconds == pytest.approx(0.1)
     assert point.measured.batch == 2
@@ -78,7 +83,7 @@ def test_a_decode_step_is_the_gap_while_all_streams_decode() -> None:
 
 def test_a_disturbed_wave_moves_the_mean_and_not_the_median_over_waves() -> None:
     waves = [(stream(0.4, step, 5),) for step in (0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 1.0)]
-    point = decode_point(Setting(1, 100, 5), waves, served(), CEILING)
+    point = decode_point(decoding(1), waves, served(), CEILING)
     assert point is not None
     assert point.measured.seconds == pytest.approx(0.1)
     assert point.measured.mean_s == pytest.approx((6 * 0.1 + 1.0) / 7)
@@ -88,7 +93,7 @@ def test_a_disturbed_wave_moves_the_mean_and_not_the_median_over_waves() -> None
 
 
 def test_gaps_of_few_waves_give_no_interval_however_many_they_are() -> None:
-    point = decode_point(Setting(1, 100, 200), [(stream(0.4, 0.1, 200),)] * 3, served(), CEILING)
+    point = decode_point(decoding(1), [(stream(0.4, 0.1, 200),)] * 3, served(), CEILING)
     assert point is not None
     assert point.measured.num_samples == 3 * 199
     assert point.measured.interval is None
@@ -104,24 +109,16 @@ def test_gaps_of_few_waves_give_no_interval_however_many_they_are() -> None:
     ids=["one failed", "chunks are not tokens", "no gap"],
 )
 def test_a_wave_whose_gaps_are_not_steps_gives_no_point(wave: tuple[RequestRecord, ...]) -> None:
-    assert decode_point(Setting(2, 100, 5), [wave], served(), CEILING) is None
+    assert decode_point(decoding(2), [wave], served(), CEILING) is None
 
 
 def test_a_wave_whose_tokens_came_in_one_read_has_no_step_time() -> None:
     together = (record([0.4, 0.9, 0.9, 0.9, 0.9, 0.9]),)
-    assert decode_point(Setting(1, 100, 6), [together], served(), CEILING) is None
-    point = decode_point(Setting(1, 100, 6), [together, (stream(0.4, 0.1, 6),)], served(), CEILING)
+    assert decode_point(decoding(1), [together], served(), CEILING) is None
+    point = decode_point(decoding(1), [together, (stream(0.4, 0.1, 6),)], served(), CEILING)
     assert point is not None
     assert (point.measured.seconds, point.measured.num_waves) == (pytest.approx(0.1), 1)
 
 
 def test_no_completed_request_gives_no_prefill_point() -> None:
-    assert (
-        prefill_point(Setting(1, 100, 4), [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None
-    )
-
-
-def test_the_plan_visits_every_setting_before_any_a_second_time() -> None:
-    plan = Plan(concurrencies=(1, 4), prompt_tokens=(16, 64), max_repeats=2)
-    order = [(repeat, setting.name) for repeat, setting in plan.waves()]
-    assert order == [(repeat, name) for repeat in (0, 1) for name in ("c1-p16", "c4-p16", "c1-p64", "c4-p64")]
+    assert prefill_point(PROMPT, [(record([0.4], status=RequestStatus.TRUNCATED),)], served(), CEILING) is None

@@ -4,7 +4,7 @@ In:   a log: for each request its lengths, when it was queued, its first and its
 Out:  LogComparison: errors of the simulation as fractions; Calibration: fitted efficiencies with intervals, as a profile
 
 Start at log.py (RequestLog), then log_meta.py (what the log says of the server), served_log.py (the same server,
-simulated), comparison.py and fitting.py.
+simulated), comparison.py and fitting.py. Steps that were measured one by one are fitted in `steps`: fit_steps.
 """
 
 from inference_bench.calibrate.comparison import LogComparison as LogComparison
@@ -19,3 +19,12 @@ from inference_bench.calibrate.log_meta import LogMeta as LogMeta
 from inference_bench.calibrate.served_log import LoggedServer as LoggedServer
 from inference_bench.calibrate.served_log import Stated as Stated
 from inference_bench.calibrate.served_log import logged_server as logged_server
+from inference_bench.calibrate.steps.fitting import fit_steps as fit_steps
+from inference_bench.calibrate.steps.fitting import fit_steps_over as fit_steps_over
+from inference_bench.calibrate.steps.forms import FittedObservation as FittedObservation
+from inference_bench.calibrate.steps.forms import StepCalibration as StepCalibration
+from inference_bench.calibrate.steps.forms import StepCandidate as StepCandidate
+from inference_bench.calibrate.steps.forms import StepForm as StepForm
+from inference_bench.calibrate.steps.forms import StepParameter as StepParameter
+from inference_bench.calibrate.steps.observations import StepKind as StepKind
+from inference_bench.calibrate.steps.observations import StepObservation as StepObservation

@@ -36,37 +36,43 @@ from inference_bench.charts.grammar import (
 from inference_bench.compare import ComparedPoint, Phase
 from inference_bench.measure.ceilings import ProbeResult, ProductRow
 from inference_bench.roofline import Roof
+from inference_bench.simulate.step_time import StepPart
 from inference_bench.units import format_count, format_si
 from inference_bench.verify.result import VerifyResult
 
 _LOG_RATIO: Final = 50
 _RATES: Final = ("tokens_per_s", "low_tokens_per_s", "high_tokens_per_s")
 _DASHED: Final = [5, 4]
+_DOTTED: Final = [1.5, 3]
 _DASH_LEGEND: Final[Spec] = {"symbolStrokeColor": LIGHT["muted"], "symbolType": "stroke", "symbolSize": 300}
 
 
 def batch_curve_chart(result: VerifyResult, width_px: int = WIDE_PX) -> Spec | None:
-    """Tokens a second over all sequences as the batch grows: measured, and the ceiling dashed in the same colour.
+    """Tokens a second over all sequences as the batch grows: measured, the ceiling dashed, the fitted formula dotted.
 
     Unit:  tokens/s over sequences
     """
     measured = [_measured_row(point) for point in result.points if point.measured.phase is Phase.DECODE]
     ceiling = [_row("ceiling", item.batch, item.context_tokens, item.tokens_per_s) for item in result.curve]
-    lines = [*measured, *ceiling]
+    fitted = _fitted_rows(result)
+    lines = [*measured, *ceiling, *fitted]
+    kinds = {"measured": [1, 0], "ceiling": _DASHED, "fitted": _DOTTED}
+    shown = [kind for kind in kinds if any(row["kind"] == kind for row in lines)]
     if not measured or len({row["batch"] for row in lines}) < 2:
         return None
     contexts = [context_label(tokens) for tokens in sorted({row["context_tokens"] for row in lines})]
     frame, (colour, dash) = place_legends(
         Frame(width_px, 240 if is_narrow(width_px) else 300, left=52),
         nominal("context", contexts, series_colours(contexts)),
-        nominal("kind", ["measured", "ceiling"][: 2 if ceiling else 1], [[1, 0], _DASHED], **_DASH_LEGEND),
+        nominal("kind", shown, [kinds[kind] for kind in shown], **_DASH_LEGEND),
     )
     shape = {**nominal("context", contexts, series_shapes(contexts)), "legend": colour["legend"]}
     bars = [row for row in measured if row["low_tokens_per_s"] is not None]
     low: Spec = {"field": "low_tokens_per_s", "type": "quantitative"}
     return chart(
         frame,
-        f"Decode tokens a second over batch: {len(measured)} measured points, the ceiling dashed beside them.",
+        f"Decode tokens a second over batch: {len(measured)} measured points, the ceiling dashed beside them"
+        f"{', the fitted formula dotted' if fitted else ''}.",
         {
             "x": batch_axis(frame, (row["batch"] for row in lines), "batch (sequences decoding together)"),
             "y": vertical(frame, _tokens_axis(lines)),
@@ -87,6 +93,27 @@ def _row(kind: str, batch: int, context_tokens: int, tokens_per_s: float) -> Row
         "context": context_label(context_tokens),
         "tokens_per_s": tokens_per_s,
     }
+
+
+def _fitted_rows(result: VerifyResult) -> list[Row]:
+    """What the fitted formula says at the batches of the ceiling's curve, at the contexts that were measured; none without one."""
+    if result.calibration is None:
+        return []
+    step_time, contexts = result.calibration.step_time, _contexts(result.points)
+    return [
+        _row("fitted", item.batch, item.context_tokens, item.batch / step_time.step_s(item.batch * [part]))
+        for item in result.curve
+        if (part := contexts.get(item.context_tokens)) is not None
+    ]
+
+
+def _contexts(points: Sequence[ComparedPoint]) -> dict[int, StepPart]:
+    """A sequence that decodes, by the nominal context: at the mean of the contexts that were measured there."""
+    measured: dict[int, list[int]] = {}
+    for point in points:
+        if point.measured.phase is Phase.DECODE:
+            measured.setdefault(point.measured.nominal_context_tokens, []).append(point.measured.context_tokens)
+    return {nominal: StepPart(round(sum(each) / len(each)), 1, True) for nominal, each in measured.items()}
 
 
 def _measured_row(point: ComparedPoint) -> Row:

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import LoadedModel
+from inference_bench.files import require_file_name
 from inference_bench.hub import load_model, served_name
 from inference_bench.predict.engine_choice import EngineChoice, choose_engine
-from inference_bench.predict.fit import FitRequest, fit
+from inference_bench.predict.fit import FitRequest, fit, loaded_weights
 from inference_bench.predict.placement import Split
 from inference_bench.units import parse_bytes, parse_count, parse_fraction, parse_tokens
 
 if TYPE_CHECKING:
     from inference_bench.predict.engine_command import EngineCommand
+
+_NOTHING_MORE: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 def run(options: argparse.Namespace) -> int:
@@ -40,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
         served_by=engine.family,
     )
     model = load_model(options.model)
+    if options.profile is not None:
+        return _as_fitted(model, request, options)
     if options.on == "all":
         if options.measured is not None:
             raise RequestError("own measurements are of one machine; name it instead of ranking all")
@@ -63,7 +70,30 @@ def _with_measurements(
     return replace(request, own=calibration_from(Path(path), engine.family, machine, model))
 
 
-def _answer(model: LoadedModel, machine: HardwareSpec | None, request: FitRequest, options: argparse.Namespace) -> int:
+def _as_fitted(model: LoadedModel, request: FitRequest, options: argparse.Namespace) -> int:
+    """By a profile, on its own machine where no other is named."""
+    if options.on == "all":
+        raise RequestError("a profile is of one machine; name it instead of ranking all")
+    if options.measured is not None:
+        raise RequestError("a profile and own measurements both say how fast steps are; name one of them")
+    from inference_bench.simulate.profile_cost import ProfileSteps
+    from inference_bench.simulate.step_profile import load_profile, profile_values
+
+    require_file_name(options.profile, "profile")
+    profile = load_profile(Path(options.profile))
+    own = partial(profile.own_machine, loaded_weights(model, request.weights))
+    machine = own() if options.on is None else machine_named(options.on)
+    asked = replace(request, fitted=ProfileSteps(profile))
+    return _answer(model, machine, asked, options, {"profile": profile_values(profile)})
+
+
+def _answer(
+    model: LoadedModel,
+    machine: HardwareSpec | None,
+    request: FitRequest,
+    options: argparse.Namespace,
+    more: Mapping[str, object] = _NOTHING_MORE,
+) -> int:
     answer = fit(model, machine, request)
     suggestions = None
     commands: Sequence[EngineCommand] = ()
@@ -79,7 +109,7 @@ def _answer(model: LoadedModel, machine: HardwareSpec | None, request: FitReques
     if options.json:
         from inference_bench.report.fit_json import fit_json
 
-        print_json(fit_json(answer, commands, suggestions or ()))
+        print_json({**fit_json(answer, commands, suggestions or ()), **more})
     else:
         from inference_bench.report.fit_report import fit_text
 

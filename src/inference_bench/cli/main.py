@@ -17,11 +17,14 @@ from typing import Final, NoReturn
 
 from inference_bench import __version__
 from inference_bench.cli.conform_options import add_conform_options
-from inference_bench.cli.load_options import add_load_options, add_server_options
+from inference_bench.cli.convert_options import add_convert_options
+from inference_bench.cli.load_options import add_load_options
 from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.report_page import add_report_option
+from inference_bench.cli.score_options import add_score_options
 from inference_bench.cli.show_options import add_show_options
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
+from inference_bench.cli.verify_options import add_verify_options
 from inference_bench.errors import InferenceBenchError
 from inference_bench.files import shown_name
 
@@ -34,6 +37,7 @@ _ENGINE_HELP: Final = (
     "others: sglang, tensorrt-llm, exllamav2, mlc, transformers and more"
 )
 _MEASURED_HELP: Final = "own measurements of this engine on this machine that correct it: a CSV table or a verify run"
+_PROFILE_HELP: Final = "times as fitted to a server on this machine: a profile, as verify saves it"
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -69,7 +73,9 @@ def build_parser() -> Parser:
         _add_verify,
         _add_load,
         _add_conform,
+        _add_convert,
         _add_report,
+        _add_compare,
         _add_page,
     ):
         add(commands)
@@ -113,6 +119,7 @@ def _add_fit(commands: Commands[Parser]) -> None:
     parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
     parser.add_argument("--engine", metavar="NAME", default="none", help=f"{_ENGINE_HELP}; default none")
     parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
+    parser.add_argument("--profile", metavar="FILE", help=_PROFILE_HELP)
     parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")
     parser.add_argument(
         "--devices", metavar="N", default="1", help="how many of the machine share the model; default 1"
@@ -211,6 +218,7 @@ def _add_plan(commands: Commands[Parser]) -> None:
     parser.add_argument("--on", metavar="HW", action="append", help="a machine; several are compared")
     parser.add_argument("--compare", metavar="HW,HW", help="machines to compare on the same scenario")
     parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
+    parser.add_argument("--profile", metavar="FILE", help=_PROFILE_HELP)
     for option, metavar, summary in _PLAN_OPTIONS:
         parser.add_argument(option, metavar=metavar, help=summary)
     add_report_option(parser)
@@ -227,25 +235,8 @@ def _add_capacity(commands: Commands[Parser]) -> None:
 
 
 def _add_score(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "score", "how right the predictions are against published measurements", "score")
-    parser.add_argument(
-        "tables",
-        metavar="ROWS.csv",
-        nargs="+",
-        help="tables of measurements (docs/measurements.md), or folders of them",
-    )
-    parser.add_argument(
-        "--calibrate",
-        choices=("one", "several"),
-        help="spend one row, or four, of each phase of each engine on each machine, and score the others",
-    )
-    parser.add_argument(
-        "--cross-validate",
-        choices=("device", "model"),
-        help="predict each row by a fit that never saw its device, or its model; takes about half a minute",
-    )
-    parser.add_argument(
-        "--chart", metavar="FILE", help="draw predicted over measured: .svg, .html or .json (Vega-Lite)"
+    add_score_options(
+        _command(commands, "score", "how right the predictions are against published measurements", "score")
     )
 
 
@@ -271,24 +262,23 @@ def _add_probe(commands: Commands[Parser]) -> None:
         commands, "probe", "measure this machine's own ceilings: bandwidth and matrix-product rate", "probe"
     )
     parser.add_argument("--budget", metavar="TIME", default="25s", help="about how long it may take; default 25s")
+    parser.add_argument(
+        "--device",
+        choices=("auto", "cpu", "gpu"),
+        default="auto",
+        help="what is measured; default auto: an NVIDIA card that PyTorch can use, else the processor",
+    )
 
 
 def _add_verify(commands: Commands[Parser]) -> None:
-    parser = _command(
-        commands, "verify", "measure a real server against ceilings; with no URL, the embedded engine", "verify"
+    add_verify_options(
+        _command(
+            commands,
+            "verify",
+            "measure a real server against ceilings, fit it, predict a load and run it; with no URL, the embedded engine",
+            "verify",
+        )
     )
-    parser.add_argument("url", metavar="URL", nargs="?", help="a server that is already running")
-    parser.add_argument(
-        "--model", metavar="MODEL", help="what is served: a known name or a path; default: the embedded model"
-    )
-    parser.add_argument("--on", metavar="HW", help="the machine it runs on; default: this one, probed")
-    parser.add_argument("--weights", metavar="FMT", help="weight format served, when the model is not a file")
-    parser.add_argument("--kv", metavar="FMT", help="cache format served; default fp16")
-    parser.add_argument(
-        "--threads", metavar="N", help="threads of the embedded engine; default: every core this may use"
-    )
-    parser.add_argument("--quick", action="store_true", help="shorter prompts, fewer repeats: about half a minute")
-    add_server_options(parser)
 
 
 def _add_load(commands: Commands[Parser]) -> None:
@@ -301,8 +291,23 @@ def _add_conform(commands: Commands[Parser]) -> None:
     add_conform_options(_command(commands, "conform", "which load generators say what really happened", "conform"))
 
 
+def _add_convert(commands: Commands[Parser]) -> None:
+    summary = "write a model file in another number format, or as a folder for other engines"
+    add_convert_options(_command(commands, "convert", summary, "convert"))
+
+
 def _add_report(commands: Commands[Parser]) -> None:
     add_show_options(_command(commands, "report", "look again at a run folder", "show_report"))
+
+
+def _add_compare(commands: Commands[Parser]) -> None:
+    parser = _command(commands, "compare", "what changed between two runs of the same work", "compare_runs")
+    parser.add_argument("first", metavar="RUN", help="a run folder of verify or load")
+    parser.add_argument("second", metavar="RUN", help="another, of the same work on another engine, version or setting")
+    parser.add_argument(
+        "--chart", metavar="FILE", help="draw the steps of both on one roofline: .svg, .html or .json (Vega-Lite)"
+    )
+    add_report_option(parser)
 
 
 def _add_page(commands: Commands[Parser]) -> None:

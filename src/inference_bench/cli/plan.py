@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from inference_bench.cli.given import refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
@@ -16,8 +17,12 @@ from inference_bench.errors import RequestError, ScenarioError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import is_path, model_from_description, read_toml
 from inference_bench.facts.models import LoadedModel
+from inference_bench.files import require_file_name
 from inference_bench.predict.plan import Plan, plan
 from inference_bench.predict.scenario import Named, Scenario, Speed, scenario_from_mapping
+
+if TYPE_CHECKING:
+    from inference_bench.simulate.step_profile import StepProfile
 
 # flag → where it stands in a scenario
 _FLAGS: Final[Mapping[str, tuple[str, str]]] = {
@@ -39,13 +44,15 @@ def run(options: argparse.Namespace) -> int:
     scenario = scenario_from_mapping(_with_flags(read_toml(options.scenario) if options.scenario else {}, options))
     model = _model(scenario.model, folder)
     machines = _machines(scenario, folder)
+    profile = None if options.profile is None else _profile(options)
+    scenario = scenario if profile is None else _as_fitted(scenario, profile)
     asked = _with_measurements(scenario, options.measured, machines, model)
     answers = [
         plan(each, model, machine, usd_per_device_hour=price)
         for each, machine, price in zip(asked, machines, _prices(scenario), strict=True)
     ]
     _write_report(answers, options)
-    _print(answers, options.json)
+    _print(answers, options.json, profile)
     say_where(options)
     return 0 if any(answer.verdict.answer for answer in answers) else 1
 
@@ -73,6 +80,27 @@ def _with_measurements(
     if len(refused) == len(machines):
         raise refused[0]
     return asked
+
+
+def _profile(options: argparse.Namespace) -> StepProfile:
+    """The profile that is named.
+
+    Raises:  RequestError for one that cannot be read, or beside what says otherwise how fast steps are
+    """
+    refuse(options, ("speed", "mfu", "bandwidth_share", "measured"), "the profile says how fast steps are")
+    from inference_bench.simulate.step_profile import load_profile
+
+    return load_profile(Path(require_file_name(options.profile, "profile")))
+
+
+def _as_fitted(scenario: Scenario, profile: StepProfile) -> Scenario:
+    """The scenario at the profile's speed, with as many sequences at once as its server ran, unless the scenario says."""
+    from inference_bench.simulate.profile_cost import ProfileSteps
+
+    assumed, rules = scenario.assumptions, profile.scheduler
+    if assumed.max_batch is None and rules is not None:
+        assumed = replace(assumed, max_batch=rules.max_running)
+    return replace(scenario, assumptions=assumed, speed=Speed.FITTED, fitted=ProfileSteps(profile))
 
 
 def _with_flags(values: Mapping[str, Any], options: argparse.Namespace) -> dict[str, Any]:
@@ -152,12 +180,19 @@ def _write_report(answers: list[Plan], options: argparse.Namespace) -> None:
     write_report(options.report, one if len(answers) == 1 else partial(comparison_html, answers, made))
 
 
-def _print(answers: list[Plan], as_json: bool) -> None:
+def _print(answers: list[Plan], as_json: bool, profile: StepProfile | None) -> None:
     if as_json:
         from inference_bench.report.plan_json import comparison_json, plan_json
 
-        print_json(plan_json(answers[0]) if len(answers) == 1 else comparison_json(answers))
+        said = plan_json(answers[0]) if len(answers) == 1 else comparison_json(answers)
+        print_json(said if profile is None else {**said, "profile": _values(profile)})
         return
     from inference_bench.report.plan_report import comparison_text, plan_text
 
     print(plan_text(answers[0]) if len(answers) == 1 else comparison_text(answers))
+
+
+def _values(profile: StepProfile) -> dict[str, Any]:
+    from inference_bench.simulate.step_profile import profile_values
+
+    return profile_values(profile)

@@ -6,7 +6,7 @@ import argparse
 
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.measure.here import remember_probe
-from inference_bench.measure.machine import probe
+from inference_bench.measure.probe_here import ProbeDevice, probe_here
 from inference_bench.report.probe_report import probe_json, probe_text
 from inference_bench.units import parse_seconds
 
@@ -15,7 +15,9 @@ def run(options: argparse.Namespace) -> int:
     """Measure, remember for `here`, and print."""
     progress = ProgressLine()
     try:
-        result = probe(progress=progress, budget_s=parse_seconds(options.budget, "budget"))
+        result = probe_here(
+            ProbeDevice(options.device), progress=progress, budget_s=parse_seconds(options.budget, "budget")
+        )
     finally:
         progress.done()
     remember_probe(result)

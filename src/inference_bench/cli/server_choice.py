@@ -35,11 +35,20 @@ from inference_bench.simulate.candidates import (
     candidates_named,
     describe_changes,
     engine_scheduler,
+    stated_candidate,
 )
 from inference_bench.simulate.failures import Failure, FailureSettings
 from inference_bench.simulate.fleet_plan import DEFAULT_TRANSFER_BYTES_PER_S, FleetPlan
 from inference_bench.simulate.routing import Routing
-from inference_bench.simulate.served import Hosting, MemoryChoice, Served, allowing, serve_reference, serve_table
+from inference_bench.simulate.served import (
+    Hosting,
+    MemoryChoice,
+    Served,
+    allowing,
+    reached_after,
+    serve_reference,
+    serve_table,
+)
 from inference_bench.simulate.settings import Order, Preemption, Speculation
 from inference_bench.simulate.step_profile import StepProfile, load_profile
 from inference_bench.simulate.step_sources import Shares, reference_profiles
@@ -123,12 +132,38 @@ class _Choice:
     def _fitted(self, file: Path) -> Served:
         """At the efficiencies of a saved profile, for its own model unless another is named."""
         options, profile = self._options, load_profile(file)
-        machine = machine_named(options.on or profile.machine)
-        devices = profile.devices if options.devices is None and options.model is None else None
-        hosting = self._hosting(options.model or profile.model, machine, devices)
-        return self._serve(
-            hosting, hosting.as_fitted(profile), self._candidates(_own_scheduler(profile, machine), machine)
-        )
+        served = self._served_by(profile)
+        if options.on is None and profile.ceilings is not None:
+            machine = profile.own_machine(served.weights)
+        else:
+            machine = machine_named(options.on or profile.machine)
+        devices = profile.devices if options.devices is None and options.model is None else self._devices()
+        hosting = Hosting(served, machine, devices)
+        self._memory = _as_profiled(self._memory, profile)
+        found = self._serve(hosting, hosting.as_fitted(profile), self._fitted_candidates(profile, machine))
+        return reached_after(found, profile.request_s)
+
+    def _served_by(self, profile: StepProfile) -> ServedModel:
+        """The model that is named, else the profile's own, in the formats that it was fitted with."""
+        options = self._options
+        if options.model is not None:
+            return self._served_model(options.model, options.weights, options.kv)
+        try:
+            return self._served_model(
+                profile.model, options.weights or profile.weights_format, options.kv or profile.cache_format
+            )
+        except UnknownNameError as error:
+            raise RequestError(
+                f"the profile was fitted on {profile.model}, which cannot be served by its name here ({error}); name the model and "
+                "its formats"
+            ) from None
+
+    def _fitted_candidates(self, profile: StepProfile, machine: HardwareSpec) -> tuple[Candidate, ...]:
+        """The schedulers that are named; else the rules that the profile states of its server."""
+        rules = profile.scheduler
+        if rules is None or self._options.policy is not None:
+            return self._candidates(engine_scheduler(profile.engine, machine), machine)
+        return (allowing(stated_candidate(profile.engine, rules, self._changes), self._workload),)
 
     def _tabled(self, file: Path) -> Served:
         """At measured step times; the model and machine, where they are named, say what the cache holds."""
@@ -141,13 +176,17 @@ class _Choice:
         machine = machine_named(options.on)
         return self._serve(self._hosting(options.model, machine), step_time, self._candidates(None, machine))
 
-    def _hosting(self, model: str, machine: HardwareSpec, devices: int | None = None) -> Hosting:
+    def _hosting(self, model: str, machine: HardwareSpec) -> Hosting:
         options = self._options
+        return Hosting(self._served_model(model, options.weights, options.kv), machine, self._devices())
+
+    def _served_model(self, model: str, weights: str | None, kv: str | None) -> ServedModel:
         loaded = load_model(model)
-        served = ServedModel(loaded.spec, loaded_weights(loaded, options.weights), cache_format(options.kv))
-        if devices is None:
-            devices = 1 if options.devices is None else parse_count(options.devices, "devices")
-        return Hosting(served, machine, devices)
+        return ServedModel(loaded.spec, loaded_weights(loaded, weights), cache_format(kv))
+
+    def _devices(self) -> int:
+        devices = self._options.devices
+        return 1 if devices is None else parse_count(devices, "devices")
 
     def _serve(self, hosting: Hosting, step_time: StepTime, candidates: Sequence[Candidate]) -> Served:
         served = hosting.serve(step_time, candidates, self._memory, self._usd)
@@ -164,8 +203,15 @@ class _Choice:
             )
 
 
-def _own_scheduler(profile: StepProfile, machine: HardwareSpec) -> str | None:
-    return engine_scheduler(profile.engine, machine)
+def _as_profiled(choice: MemoryChoice, profile: StepProfile) -> MemoryChoice:
+    """What is stated of the cache's memory, and where nothing is, what the profile says of its server's."""
+    cache = profile.cache
+    if cache is None:
+        return choice
+    block = cache.block_size if choice.block_size is None else choice.block_size
+    if choice.budget_bytes is None and choice.num_blocks is None and choice.overhead_bytes is None:
+        return replace(choice, budget_bytes=cache.num_bytes, block_size=block, as_stated="as the profile says")
+    return replace(choice, block_size=block)
 
 
 def _shares(options: argparse.Namespace) -> Shares:

@@ -58,11 +58,16 @@ def _export(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _verified(result: Mapping[str, Any], folder: Path) -> str:
-    """A verification's reading, and where its page is."""
-    reading = result.get("reading")
-    lines = [wrap(printable(str(line))) for line in (reading if isinstance(reading, list) else ())]
+    """What `verify` printed, and where its page is; of a folder without that text, the reading of its points."""
+    text, reading = read_text(folder), result.get("reading")
+    lines = text.split("\n") if text is not None else list(map(str, reading if isinstance(reading, list) else ()))
     page = _page_line(folder)
-    return "\n".join([*lines, "", *page] if page else lines)
+    return "\n".join(
+        [
+            *(wrap(printable(line)) if text is None else printable(line) for line in lines),
+            *(["", *page] if page else []),
+        ]
+    )
 
 
 def _printed(text: str, result: Mapping[str, Any], folder: Path, with_definitions: bool) -> str:

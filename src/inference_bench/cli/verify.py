@@ -1,45 +1,42 @@
-"""`verify`: measured against ceilings, with a report to look at."""
+"""`verify`: measured against ceilings, fitted, and held to what was predicted, with a report to look at."""
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
 from pathlib import Path
+from typing import Final
 
 from inference_bench.cli.api_key import api_key
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import drawn_page
+from inference_bench.errors import RequestError
+from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.files import require_writable_name
 from inference_bench.measure.here import remember_probe
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text_result import verify_text
 from inference_bench.report.verify_html import verify_html
+from inference_bench.simulate.rate_search import Limits
+from inference_bench.simulate.step_profile import save_profile
 from inference_bench.units import parse_count, parse_seconds
+from inference_bench.verify.calibration_limits import LLAMA_CPP
 from inference_bench.verify.flow import verify_server
-from inference_bench.verify.plan import PROBE_BUDGET_S, QUICK, QUICK_PROBE_BUDGET_S, Plan
-from inference_bench.verify.saved import save_json, save_page
+from inference_bench.verify.plan import QUICK, THOROUGH, Plan
+from inference_bench.verify.result import VerifyResult
+from inference_bench.verify.saved import save_json, save_page, save_text
 from inference_bench.verify.session import VerifyRequest
+
+MISSED: Final = 1
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, write the report, and say where it is."""
+    """Measure, write the report, and say where it is; 1 where an objective that was asked for is kept at no rate."""
+    request = request_from(options)
+    if options.save_profile:
+        require_writable_name(options.save_profile, "profile file")
     progress = ProgressLine()
-    request = VerifyRequest(
-        url=options.url,
-        model=options.model,
-        machine=machine_named(options.on) if options.on else None,
-        weights=options.weights,
-        cache=options.kv,
-        served_model=options.served_model,
-        endpoint=options.endpoint,
-        api_key=api_key(options.api_key_env),
-        num_threads=parse_count(options.threads, "threads") if options.threads else None,
-        plan=QUICK if options.quick else Plan(),
-        runs=Path(options.runs),
-        seed=options.seed,
-        timeout_s=parse_seconds(options.timeout, "timeout"),
-        probe_budget_s=QUICK_PROBE_BUDGET_S if options.quick else PROBE_BUDGET_S,
-    )
     try:
         result = verify_server(request, progress)
         progress("writing the report")
@@ -47,12 +44,87 @@ def run(options: argparse.Namespace) -> int:
             remember_probe(result.probe)
         found = verify_json(result)
         save_json(result.run_dir, found)  # first: what was measured is kept even if the page cannot be drawn
+        _save_profile(options.save_profile, result)
+        save_text(result.run_dir, text := verify_text(result))
         page = save_page(result.run_dir, drawn_page(partial(verify_html, result)))
     finally:
         progress.done()
     if options.json:
         print_json(found)
     else:
-        print(verify_text(result))
+        print(text)
         print(f"\nreport: {page}")
-    return 0
+    return MISSED if request.objective is not None and _is_missed(result) else 0
+
+
+def request_from(options: argparse.Namespace) -> VerifyRequest:
+    """What a person asked for.
+
+    Raises:  RequestError, QuantityError
+    """
+    if options.url is not None:
+        _refuse_settings_of_a_start(options)
+    return VerifyRequest(
+        url=options.url,
+        model=options.model,
+        machine=_machine(options.on),
+        weights=options.weights,
+        cache=options.kv,
+        served_model=options.served_model,
+        endpoint=options.endpoint,
+        api_key=api_key(options.api_key_env),
+        engine=options.engine or LLAMA_CPP,
+        num_threads=_count(options.threads, "threads"),
+        num_slots=_count(options.slots, "slots"),
+        context_tokens=_count(options.context, "context"),
+        plan=QUICK if options.quick else THOROUGH if options.thorough else Plan(),
+        runs_load=not options.no_load,
+        objective=_objective(options),
+        runs=Path(options.runs),
+        seed=options.seed,
+        timeout_s=parse_seconds(options.timeout, "timeout"),
+    )
+
+
+def _machine(named: str | None) -> HardwareSpec | None:
+    """The machine that was named; None where it is this one and its ceilings are still to be measured."""
+    machine = machine_named(named) if named else None
+    return None if machine is not None and named == "here" and machine.bandwidth_bytes_per_s is None else machine
+
+
+def _refuse_settings_of_a_start(options: argparse.Namespace) -> None:
+    given = [name for name in ("engine", "slots", "context", "threads") if getattr(options, name) is not None]
+    if given:
+        raise RequestError(
+            f"--{given[0]} is a setting of a server that is started here, and {options.url} already runs; leave one of them out"
+        )
+
+
+def _count(text: str | None, what: str) -> int | None:
+    return None if text is None else parse_count(text, what)
+
+
+def _objective(options: argparse.Namespace) -> Limits | None:
+    if options.ttft_p99 is None and options.itl_p99 is None:
+        return None
+    if options.no_load:
+        raise RequestError(
+            "--ttft-p99 and --itl-p99 say what a load has to keep, and --no-load runs none; give one of them"
+        )
+    return Limits(
+        None if options.ttft_p99 is None else parse_seconds(options.ttft_p99, "TTFT p99"),
+        None if options.itl_p99 is None else parse_seconds(options.itl_p99, "ITL p99"),
+    )
+
+
+def _save_profile(file: str | None, result: VerifyResult) -> None:
+    if file is None:
+        return
+    if result.calibration is None:
+        raise RequestError("no step time was fitted, so that there is no profile to save; the report's notes say why")
+    save_profile(result.calibration.profile, Path(file))
+
+
+def _is_missed(result: VerifyResult) -> bool:
+    """Whether no rate that was run keeps what was asked for."""
+    return result.capacity is None or result.capacity.measured_rate is None

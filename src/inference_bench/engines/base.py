@@ -3,7 +3,7 @@
 In:   nothing; these are plain values, and the one interface an adapter implements
 Out:  EngineIdentity and EngineFigures, with the place where each figure was read; RunningServer
 Leaves out: what one engine's log looks like (that engine's own module) and what the figures should be (accounting)
-Read next by: llama_cpp (fills them in), verify (compares them with what was counted).
+Read next by: llama_cpp, vllm, sglang (fill them in), verify (compares them with what was counted).
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from inference_bench.units import MEBI
 
 Progress = Callable[[str], None]
 """Takes one line of plain text about what is happening now."""
+
+FlagValue = str | int | bool | None
 
 _SINGLE_PRECISION: Final = Decimal(2) ** -23
 
@@ -128,8 +130,15 @@ def _sum_bytes(sizes: Iterable[PrintedSize]) -> int | None:
 class EngineFigures:
     """What an engine says about itself; a figure it does not give is None, or an empty tuple of buffers.
 
-    Where:    `context_tokens_total` is after the engine's own rounding; `read_from` maps a field's name to the log line
-              or the endpoint it was read from
+    Where:    `context_tokens_total` is after the engine's own rounding; `num_slots` and `max_running` are how many
+              sequences it computes at once, where it keeps fixed places for them and where it does not;
+              `token_budget` is the most tokens of one step, `micro_batch` how many of them it computes together;
+              `num_blocks` of `block_tokens` tokens each are the pool of an engine that hands the cache out in blocks,
+              `kv_tokens` the tokens it says its cache holds, `cache_bytes` the bytes it set aside for it,
+              or `cache_range_bytes` the least and the most that they can be where it prints them rounded;
+              `memory_fraction` is the share of a device's memory that it takes in all; `cache_dtype` is in its own
+              words, `speculation` names the method, or is "none"; `read_from` maps a field's name to the log line or
+              the endpoint it was read from
     """
 
     context_tokens_total: int | None = None
@@ -140,6 +149,23 @@ class EngineFigures:
     n_ctx_train: int | None = None
     num_params: int | None = None
     model_bytes: int | None = None
+    max_model_len: int | None = None
+    max_running: int | None = None
+    token_budget: int | None = None
+    micro_batch: int | None = None
+    num_threads: int | None = None
+    num_blocks: int | None = None
+    block_tokens: int | None = None
+    kv_tokens: int | None = None
+    cache_bytes: int | None = None
+    cache_range_bytes: tuple[int, int] | None = None
+    memory_fraction: float | None = None
+    prefix_cache: bool | None = None
+    speculation: str | None = None
+    dtype: str | None = None
+    quantization: str | None = None
+    cache_dtype: str | None = None
+    attention_backend: str | None = None
     kv_buffers: tuple[KVBuffer, ...] = ()
     state_buffers: tuple[StateBuffer, ...] = ()
     model_buffers: tuple[Buffer, ...] = ()
@@ -179,12 +205,28 @@ class EngineFigures:
     @property
     def cache_type_k(self) -> str | None:
         """Number format of the keys."""
-        return next((buffer.k_type for buffer in self.kv_buffers), None)
+        return next((buffer.k_type for buffer in self.kv_buffers), self._cache_dtype)
 
     @property
     def cache_type_v(self) -> str | None:
         """Number format of the values."""
-        return next((buffer.v_type for buffer in self.kv_buffers), None)
+        return next((buffer.v_type for buffer in self.kv_buffers), self._cache_dtype)
+
+    @property
+    def _cache_dtype(self) -> str | None:
+        """The format of a cache of blocks: "auto" means the numbers the model is computed in."""
+        return self.dtype if self.cache_dtype == "auto" else self.cache_dtype
+
+    @property
+    def max_sequences(self) -> int | None:
+        """Sequences it computes at once, in fixed places or not."""
+        return self.max_running if self.num_slots is None else self.num_slots
+
+    @property
+    def max_sequence_tokens(self) -> int | None:
+        """The longest prompt and answer of one sequence together."""
+        known = [count for count in (self.context_tokens_per_slot, self.max_model_len) if count is not None]
+        return min(known, default=None)
 
     @property
     def compute_buffer_bytes(self) -> int | None:
@@ -207,7 +249,9 @@ class EngineFigures:
 class EngineIdentity:
     """Which engine, which build, which model file, and the settings that change its speed or its memory.
 
-    Where:    `source` says how this is known: started by this program, or reported by the server itself
+    Where:    `source` says how this is known: started by this program, or reported by the server itself;
+              `model_files` maps the name of each file of the model to its SHA-256, where they are on this machine, and
+              `model_sha256` is that of the one file, or one over all of them
     """
 
     name: str | None
@@ -217,7 +261,8 @@ class EngineIdentity:
     model_name: str | None = None
     model_path: str | None = None
     model_sha256: str | None = None
-    flags: Mapping[str, str | int | bool | None] = field(default_factory=dict)
+    flags: Mapping[str, FlagValue] = field(default_factory=dict)
+    model_files: Mapping[str, str] = field(default_factory=dict)
 
 
 class RunningServer(ABC):

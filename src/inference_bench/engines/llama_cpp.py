@@ -1,11 +1,9 @@
-"""The llama.cpp engine: start one that answers, ask one that runs already who it is, and stop what was started.
+"""The llama.cpp engine: start one that answers, and stop it.
 
-In:   a .gguf file and the size of the context, or the address of a server
-Out:  a RunningServer with its identity, its own figures, and where each was read
+In:   a .gguf file and the size of the context
+Out:  a StartedServer with its identity, its own figures, and where each was read
 Leaves out: load, timing and what the figures should be; the server's setup (llama_cpp_host) and its log (llama_cpp_log)
-Read next by: verify.
-
-Ready means that one token came back, not that a port is open.
+Read next by: start, verify.
 """
 
 from __future__ import annotations
@@ -17,27 +15,26 @@ import os
 import re
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import inference_bench
 from inference_bench.engines import llama_cpp_host
-from inference_bench.engines.base import EngineFigures, EngineIdentity, Progress, RunningServer
+from inference_bench.engines.attach import read_report
+from inference_bench.engines.base import EngineFigures, EngineIdentity, Progress
 from inference_bench.engines.llama_cpp_host import HostConfig
 from inference_bench.engines.llama_cpp_log import find_failure, find_last_line, parse_llama_cpp_log
-from inference_bench.engines.llama_cpp_report import ServerReport, ask_server, inside, whole_number
 from inference_bench.engines.process import ServerProcess
-from inference_bench.errors import MissingExtraError, RequestError, ServerError, ServerStartError, UnknownNameError
+from inference_bench.engines.startup import EngineWords, StartedServer, Startup
+from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, UnknownNameError
 from inference_bench.measure.files import sha256_of_file
-from inference_bench.measure.target import ApiKey, Target
+from inference_bench.measure.target import Target
 
 __all__ = [
     "KV_CACHE_TYPES",
-    "AttachedServer",
     "HostConfig",
     "LlamaCppServer",
-    "attach",
     "parse_llama_cpp_log",
     "start_llama_cpp",
 ]
@@ -48,7 +45,7 @@ KV_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "
 _MAX_COUNT: Final = (1 << 31) - 1  # llama.cpp keeps these in 32 signed bits
 _STARTUP_TIMEOUT_S: Final = 180.0
 _ASK_S: Final = 10.0
-_POLL_S: Final = 0.1
+_ENDS_S: Final = 0.1
 _LOG_SETTLES_S: Final = 2.0
 _ADVICE: Final = (
     (re.compile("quantized V cache"), "use a value cache of f16, or let flash attention on"),
@@ -59,6 +56,7 @@ _ADVICE: Final = (
     (re.compile("couldn't bind"), "another program uses that port; let the system choose one"),
     (re.compile("invalid magic|file bounds|failed to read"), "the file is not a whole GGUF model; fetch it again"),
 )
+_WORDS: Final = EngineWords("llama.cpp", find_failure, _ADVICE)
 
 
 def start_llama_cpp(
@@ -98,14 +96,8 @@ def start_llama_cpp(
     )
 
 
-class LlamaCppServer(RunningServer):
+class LlamaCppServer(StartedServer):
     """A llama.cpp server that this program started and will stop."""
-
-    def __init__(self, process: ServerProcess, base_url: str, identity: EngineIdentity, figures: EngineFigures) -> None:
-        self.base_url = base_url
-        self.identity = identity
-        self.figures = figures
-        self._process = process
 
     @classmethod
     def start(
@@ -125,32 +117,17 @@ class LlamaCppServer(RunningServer):
         digest = model_sha256 or sha256_of_file(Path(config.model_path))
         process = ServerProcess(_command(config), log_path=log_path, env=_environment())
         try:
-            startup = _Startup(config, process, log_path, time.monotonic() + startup_timeout_s, progress)
-            base_url = startup.wait_address()
+            deadline_s = time.monotonic() + startup_timeout_s
+            startup = Startup(_WORDS, config.model_path, process, log_path, deadline_s, progress)
+            base_url = _wait_address(startup, config.model_name)
             startup.wait_answer(base_url)
-            report = ServerReport.read(Target(base_url), _ASK_S)
-            figures = parse_llama_cpp_log(startup.read_settled_log()).filled_from(report.figures())
-            return cls(process, base_url, _started_identity(config, digest, report), figures)
+            report = read_report(Target(base_url), _ASK_S)
+            log = startup.wait_in_log("listening on", _LOG_SETTLES_S)
+            figures = parse_llama_cpp_log(log).filled_from(_settings_figures(config)).filled_from(report.figures)
+            return cls(process, base_url, _started_identity(config, digest, report.identity.build), figures)
         except BaseException:
             process.stop()
             raise
-
-    @property
-    def pid(self) -> int:
-        """The number of the server's process."""
-        return self._process.pid
-
-    def is_running(self) -> bool:
-        """Whether the server's process has not ended."""
-        return self._process.is_running()
-
-    def describe_end(self) -> str:
-        """How the server's process ended, in words."""
-        return self._process.describe_end()
-
-    def stop(self) -> None:
-        """End the process and wait until it is gone."""
-        self._process.stop()
 
 
 def _check(config: HostConfig) -> None:
@@ -187,76 +164,32 @@ def _environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": search, "GGML_NO_BACKTRACE": "1"}
 
 
-@dataclass(frozen=True, slots=True)
-class _Startup:
-    """One attempt to bring a server up, until it answers or the time is over."""
+def _wait_address(startup: Startup, model_name: str) -> str:
+    """The address of the loaded server.
 
-    config: HostConfig
-    process: ServerProcess
-    log_path: Path
-    deadline_s: float
-    progress: Progress | None
-
-    def wait_address(self) -> str:
-        """The address of the loaded server."""
-        if self.progress is not None:
-            self.progress(f"llama.cpp loads {self.config.model_name}")
-        line = self.process.wait_first_line(self._left_s())
-        if line is None:
-            raise self._failure(f"the model was not loaded in time; last log line: {self._last_line()}")
-        try:
-            return str(json.loads(line)["address"])
-        except ValueError:
-            self.process.wait_ended(_POLL_S)
-            raise self._failure(self._cause()) from None
-
-    def wait_answer(self, base_url: str) -> None:
-        """Return when one token came back."""
-        if self.progress is not None:
-            self.progress("waiting for the first token")
-        request = {"prompt": "Hello", "max_tokens": 1, "ignore_eos": True, "cache_prompt": False}
-        while True:
-            try:
-                timeout_s = max(self._left_s(), _POLL_S)
-                reply = ask_server(Target(base_url), "/v1/completions", timeout_s, request)
-                if whole_number(inside(reply, "usage", "completion_tokens")) is not None:
-                    return
-                problem = "the reply holds no token"
-            except ServerError as error:
-                problem = str(error)
-            if not self.process.is_running():
-                raise self._failure(self._cause())
-            if self._left_s() <= 0:
-                raise self._failure(f"the model did not answer in time ({problem})")
-            time.sleep(_POLL_S)
-
-    def read_settled_log(self) -> str:
-        """The log once the start is written out; the engine writes it from a thread of its own."""
-        until_s = time.monotonic() + _LOG_SETTLES_S
-        while "listening on" not in (text := self._log()) and time.monotonic() < until_s:
-            time.sleep(_POLL_S)
-        return text
-
-    def _left_s(self) -> float:
-        return max(0.0, self.deadline_s - time.monotonic())
-
-    def _log(self) -> str:
-        return self.log_path.read_text(encoding="utf-8", errors="replace")
-
-    def _last_line(self) -> str:
-        return find_last_line(self._log()) or "none"
-
-    def _cause(self) -> str:
-        return f"{find_failure(self._log()) or 'its log is empty'} ({self.process.describe_end()})"
-
-    def _failure(self, cause: str) -> ServerStartError:
-        advice = next((f"; {advice}" for pattern, advice in _ADVICE if pattern.search(cause)), "")
-        return ServerStartError(
-            f"llama.cpp could not serve {self.config.model_path}: {cause}{advice}; log: {self.log_path}"
-        )
+    Raises:   ServerStartError
+    """
+    startup.say(f"llama.cpp loads {model_name}")
+    line = startup.process.wait_first_line(startup.left_s())
+    if line is None:
+        last = find_last_line(startup.read_log()) or "none"
+        raise startup.failure(f"the model was not loaded in time; last log line: {last}")
+    try:
+        return str(json.loads(line)["address"])
+    except ValueError:
+        startup.process.wait_ended(_ENDS_S)
+        raise startup.failure(startup.cause()) from None
 
 
-def _started_identity(config: HostConfig, model_sha256: str, report: ServerReport) -> EngineIdentity:
+def _settings_figures(config: HostConfig) -> EngineFigures:
+    """What the server was started with and does not print."""
+    read_from = dict.fromkeys(("prefix_cache", "num_threads", "speculation"), "the settings it was started with")
+    return EngineFigures(
+        prefix_cache=config.prompt_caching, num_threads=config.num_threads, speculation="none", read_from=read_from
+    )
+
+
+def _started_identity(config: HostConfig, model_sha256: str, build: str | None) -> EngineIdentity:
     settings = asdict(config)
     for elsewhere in ("model_path", "model_name", "port"):
         del settings[elsewhere]
@@ -264,39 +197,10 @@ def _started_identity(config: HostConfig, model_sha256: str, report: ServerRepor
         name="llama.cpp",
         source="started by this program",
         version=f"xllamacpp {importlib.metadata.version('xllamacpp')}",
-        build=report.build(),
+        build=build,
         model_name=config.model_name,
         model_path=config.model_path,
         model_sha256=model_sha256,
         flags=settings,
+        model_files={Path(config.model_path).name: model_sha256},
     )
-
-
-class AttachedServer(RunningServer):
-    """A server that somebody else started; it is asked, and left running."""
-
-    def __init__(self, target: Target, report: ServerReport) -> None:
-        self.base_url = target.base_url
-        self.identity = report.identity()
-        self.figures = report.figures()
-        self._target = target
-
-    def is_running(self) -> bool:
-        """Whether it answers now."""
-        try:
-            ServerReport.read(self._target, _ASK_S)
-        except ServerError:
-            return False
-        return True
-
-    def stop(self) -> None:
-        """Nothing: it is not ours to end."""
-
-
-def attach(base_url: str, *, api_key: ApiKey | None = None, timeout_s: float = _ASK_S) -> AttachedServer:
-    """A server that runs already, identified by what it reports: llama.cpp, or any that lists its models.
-
-    Raises:   RequestError for an address that is none; ServerError if nothing answers there, or not a model server
-    """
-    target = Target(base_url, api_key=api_key)
-    return AttachedServer(target, ServerReport.read(target, timeout_s))

@@ -24,6 +24,8 @@ _NUMBERS: Final = {
     "context_tokens_total": re.compile(r"llama_context: n_ctx +=\s*(\d+)"),
     "context_tokens_per_slot": re.compile(r"llama_context: n_ctx_seq +=\s*(\d+)"),
     "num_slots": re.compile(r"llama_context: n_seq_max +=\s*(\d+)"),
+    "token_budget": re.compile(r"llama_context: n_batch +=\s*(\d+)"),
+    "micro_batch": re.compile(r"llama_context: n_ubatch +=\s*(\d+)"),
     "n_ctx_train": re.compile(r"print_info: n_ctx_train +=\s*(\d+)"),
 }
 _SWITCHES: Final = {

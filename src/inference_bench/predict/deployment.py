@@ -253,6 +253,8 @@ def scenario_cost(scenario: Scenario, served: ServedModel, machine: HardwareSpec
 
     Raises:  RequestError where that is not available
     """
+    if scenario.speed is Speed.FITTED and scenario.fitted is not None:
+        return scenario.fitted.cost(served, machine, scenario.devices)
     if scenario.speed is Speed.EXPECTED:
         return _expected_cost(scenario, served, machine)
     ceiling = roof(machine, served.weights.linear_format, scenario.compute)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from inference_bench.accounting.allocation import EngineAllocation
     from inference_bench.accounting.layer_split import Offload
     from inference_bench.predict.efficiency import OwnMeasurements
+    from inference_bench.predict.fitted_cost import FittedSteps
 
 DEFAULT_CONTEXT_TOKENS: Final = 4096
 DEFAULT_OVERHEAD_BYTES: Final = 2_500_000_000
@@ -60,7 +61,8 @@ class FitRequest:
     """What was asked. None takes the default: the file's own weights, a 16-bit cache, the model's context or 4096.
 
     Where:  engine is one whose rule counts the cache; served_by is the family of engines that speeds are expected from,
-            by default the same (see engine_choice); own are measurements that correct them
+            by default the same (see engine_choice); own are measurements that correct them; fitted are step times fitted to a
+            server, which take the place of both
     """
 
     weights: str | None = None
@@ -75,6 +77,7 @@ class FitRequest:
     expert_correlation: float = UNIFORM_ROUTING
     served_by: str | None = None
     own: OwnMeasurements | None = None
+    fitted: FittedSteps | None = None
 
     @property
     def family(self) -> str | None:
@@ -88,7 +91,7 @@ class FitAnswer:
 
     Where:  needed_bytes, headroom and the verdict are those of the fullest device; offload is what llama.cpp could keep on the
             device when not everything fits there; the expected middle values are None for planning factors, and
-            expected_from is the engine whose fitted efficiencies they are from
+            expected_from is the engine whose fitted efficiencies they are from, about_range what the expected ranges are
     """
 
     model: ModelSpec
@@ -115,6 +118,7 @@ class FitAnswer:
     prefill_middle_s: float | None = None
     expected_from: str | None = None
     ceiling: Roof | None = None
+    about_range: str = ""
 
     @property
     def allocation(self) -> EngineAllocation | None:
@@ -185,8 +189,9 @@ def fit(model: LoadedModel, machine: HardwareSpec | None = None, request: FitReq
         offload=_offload(placer, request, context, overhead, memory) if fits is False else None,
         decode_middle_s=expected.decode_middle_s,
         prefill_middle_s=expected.prefill_middle_s,
-        expected_from=request.family if expected.decode_middle_s is not None else None,
+        expected_from=_expected_from(request) if expected.decode_middle_s is not None else None,
         ceiling=ceiling,
+        about_range=expected.about_range,
     )
 
 
@@ -261,6 +266,8 @@ def _expected(
     """By the named engine's efficiencies; by planning factors where none is named or the machine's rates are not enough."""
     if machine is None or ceiling is None or bounds is None:
         return NO_SPEEDS
+    if request.fitted is not None:
+        return _fitted(request.fitted, served, machine, bounds, context, request)
     if request.family is None:
         return planning_speeds(*bounds, ceiling)
     asked = EngineAsked(
@@ -276,6 +283,35 @@ def _expected(
         "prefill": (found.prefill_middle_s, prefill.seconds),
     }
     return replace(found, lines=(*found.lines, *below_bound(beside, machine)))
+
+
+def _fitted(
+    fitted: FittedSteps,
+    served: ServedModel,
+    machine: HardwareSpec,
+    bounds: tuple[Bound, Bound],
+    context: int,
+    request: FitRequest,
+) -> ExpectedSpeeds:
+    """By step times that were fitted to a server on this machine.
+
+    Raises:  RequestError for another machine, or devices that hold layers apart
+    """
+    from inference_bench.predict.fitted_cost import fitted_speeds
+
+    if request.devices > 1 and request.split is not Split.TENSOR:
+        raise RequestError("fitted step times are of devices that share each layer; split it so, or take one device")
+    found = fitted_speeds(fitted.cost(served, machine, request.devices), context, request.sequences)
+    decode, prefill = bounds
+    beside = {
+        "decode": (found.decode_middle_s, decode.seconds),
+        "prefill": (found.prefill_middle_s, prefill.seconds),
+    }
+    return replace(found, lines=(*found.lines, *below_bound(beside, machine)))
+
+
+def _expected_from(request: FitRequest) -> str | None:
+    return request.family if request.fitted is None else f"{request.fitted.engine} as fitted"
 
 
 def _assumptions(

@@ -34,6 +34,7 @@ def plan_assumptions(
         *_machine(deployment),
         *(_shares(deployment) if is_stated else ()),
         *(_expected(deployment) if is_expected else ()),
+        *_fitted(deployment),
         *_rates(deployment, is_expected),
         *_rest(deployment, has_load),
         *deployment.weights.notes,
@@ -118,6 +119,12 @@ def _expected(deployment: Deployment) -> Iterator[str]:
         yield f"{' and '.join(stated)} of the scenario are not used: times are those expected of the engine"
     if deployment.scenario.compute is not None:
         yield "the compute format of the scenario is not used: engines were measured in their own"
+
+
+def _fitted(deployment: Deployment) -> tuple[str, ...]:
+    from inference_bench.predict.fitted_cost import FittedCost
+
+    return deployment.cost.lines if isinstance(deployment.cost, FittedCost) else ()
 
 
 def _rates(deployment: Deployment, is_expected: bool) -> Iterator[str]:

@@ -39,6 +39,7 @@ from inference_bench.predict.scenario_fields import (
 
 if TYPE_CHECKING:
     from inference_bench.predict.efficiency import OwnMeasurements
+    from inference_bench.predict.fitted_cost import FittedSteps
 
 DEFAULT_MFU: Final = 0.5
 DEFAULT_BANDWIDTH_SHARE: Final = 0.8
@@ -74,6 +75,7 @@ class Speed(StrEnum):
 
     SHARES = "shares"  # stated shares of the machine's peaks
     EXPECTED = "expected"  # what real engines were measured to reach
+    FITTED = "fitted"  # what was fitted to one server; no scenario file says so, a profile does
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +179,7 @@ class Scenario:
     """Everything a plan is asked; a model and machines by name, path, or described in line.
 
     Where:  engine is one whose rule counts the cache, served_by the family of engines that speeds are expected from; own
-            are measurements of it on one machine, and correct what is expected there
+            are measurements of it on one machine, and correct what is expected there; fitted are the step times of speed FITTED
     """
 
     model: Named
@@ -196,6 +198,7 @@ class Scenario:
     speed: Speed = Speed.SHARES
     served_by: str | None = None
     own: OwnMeasurements | None = None
+    fitted: FittedSteps | None = None
 
 
 def scenario_from_mapping(values: Mapping[str, object]) -> Scenario:
@@ -238,7 +241,7 @@ def _speed(top: Section, engine: EngineChoice, assumed: Assumptions) -> Speed:
     """As given; else what is expected of the engine, unless shares of the peaks were stated."""
     states_shares = any(name not in assumed.defaults for name in ("mfu", "bandwidth_share"))
     default = Speed.SHARES if engine.family is None or states_shares else Speed.EXPECTED
-    speed = Speed(top.given("speed", _one_of(tuple(Speed)), default.value))
+    speed = Speed(top.given("speed", _one_of((Speed.SHARES, Speed.EXPECTED)), default.value))
     if speed is Speed.EXPECTED and engine.family is None:
         raise ScenarioError("speed 'expected' is that of an engine; give one, for example engine = \"vllm\"")
     return speed

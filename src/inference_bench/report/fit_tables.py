@@ -224,7 +224,7 @@ def _middle(answer: FitAnswer, batch: int, context: int) -> str:
     return (
         f"expected of {answer.expected_from}: {format_number(batch / decode)} tokens/s in decode "
         f"({format_seconds(decode)} a step), {format_number(context / prefill)} tokens/s in prefill "
-        f"({format_seconds(prefill)}); the ranges above hold 4 of 5 measurements"
+        f"({format_seconds(prefill)}); {answer.about_range}"
     )
 
 

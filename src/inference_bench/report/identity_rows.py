@@ -3,7 +3,7 @@
 In:   VerifyResult
 Out:  rows of two texts; what is not known says n/a
 Leaves out: folders: a result can be shared without naming whoever ran it
-Read next by: html, text_result.
+Read next by: verify_html, json_result.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePath, PureWindowsPath
 
+from inference_bench.engines.base import EngineFigures
 from inference_bench.measure.machine_identity import GPUIdentity, MachineIdentity
 from inference_bench.report.text import clean
 from inference_bench.report.wording import started, yes_or_no
@@ -24,7 +25,7 @@ from inference_bench.units import (
     format_seconds,
     format_si,
 )
-from inference_bench.verify.result import VerifyResult
+from inference_bench.verify.result import CpuShares, VerifyResult
 
 Rows = tuple[tuple[str, str], ...]
 
@@ -49,6 +50,27 @@ def run_rows(result: VerifyResult) -> Rows:
         ("manifest SHA-256", clean(result.manifest_sha256)),
         *((clean(name), clean(version)) for name, version in result.versions.items()),
     )
+
+
+_FILES = (
+    ("requests.journal", "every request and every chunk of its answer, raw, written while it was measured"),
+    ("meta.json", "target, engine, model and what was asked"),
+    ("engine.log", "what the engine printed, where it was started here"),
+    ("result.json", "every figure of this page; its schema is docs/schemas/verify.schema.json"),
+    ("report.txt", "what was printed"),
+    ("report.html", "this page"),
+)
+
+
+_PREDICTION = "what was predicted of the loads and of the capacity, written before the first of them was sent"
+_PROFILE = "the fitted formula, to be used for other models and loads on this machine"
+
+
+def file_rows(result: VerifyResult) -> Rows:
+    """The files of the run folder, and what is in each."""
+    prediction = () if result.load is None else (("prediction.json", _PREDICTION),)
+    profile = () if result.profile_path is None else ((file_name(result.profile_path.name), _PROFILE),)
+    return (*_FILES, *prediction, *profile)
 
 
 def model_rows(result: VerifyResult) -> Rows:
@@ -92,8 +114,32 @@ def engine_rows(result: VerifyResult) -> Rows:
             f"{_or_not_available(figures.cache_type_k)} keys, {_or_not_available(figures.cache_type_v)} values",
         ),
         ("compute buffers", compute),
+        *_stated_rows(figures),
         *_setting_rows(engine.flags),
+        *((f"SHA-256 of {file_name(name)}", clean(digest)) for name, digest in engine.model_files.items()),
     )
+
+
+def _stated_rows(figures: EngineFigures) -> Rows:
+    """What only some engines state: nothing of those that do not."""
+    blocks = f"{format_count(figures.num_blocks)} of {format_count(figures.block_tokens)} tokens"
+    rows = (
+        ("longest sequence", figures.max_model_len, _tokens(figures.max_model_len)),
+        ("sequences at once", figures.max_running, format_count(figures.max_running)),
+        ("tokens of a step, at most", figures.token_budget, format_count(figures.token_budget)),
+        ("tokens computed together", figures.micro_batch, format_count(figures.micro_batch)),
+        ("threads", figures.num_threads, format_count(figures.num_threads)),
+        ("blocks of cache", figures.num_blocks, blocks),
+        ("cache holds", figures.kv_tokens, _tokens(figures.kv_tokens)),
+        ("set aside for the cache", figures.cache_bytes, format_bytes_binary(figures.cache_bytes)),
+        ("share of memory taken", figures.memory_fraction, format_fraction(figures.memory_fraction)),
+        ("prefix cache", figures.prefix_cache, yes_or_no(figures.prefix_cache)),
+        ("speculation", figures.speculation, _or_not_available(figures.speculation)),
+        ("numbers", figures.dtype, _or_not_available(figures.dtype)),
+        ("quantisation", figures.quantization, _or_not_available(figures.quantization)),
+        ("attention", figures.attention_backend, _or_not_available(figures.attention_backend)),
+    )
+    return tuple((name, said) for name, value, said in rows if value is not None)
 
 
 def _tokens(count: int | None) -> str:
@@ -178,6 +224,27 @@ def client_rows(result: VerifyResult) -> Rows:
             "processor time a chunk costs the client",
             _beside(client.floor_chunk_cpu_s, min(gaps, default=None), "median gap"),
         ),
+        *_cpu_rows(client.cpu),
+    )
+
+
+def _cpu_rows(cpu: CpuShares | None) -> Rows:
+    """The processor time of client and engine, as shares of all cores; it is subtracted from nothing."""
+    if cpu is None:
+        return ()
+    of_all = f"of {format_count(cpu.num_cores)} core(s) over {format_seconds(cpu.wall_s)}"
+    engine = (
+        "not known: its process is not ours"
+        if cpu.engine_cpu_s is None
+        else f"{format_seconds(cpu.engine_cpu_s)}, {format_fraction(cpu.engine_share)} {of_all}"
+    )
+    return (
+        (
+            "processor time of this client",
+            f"{format_seconds(cpu.client_cpu_s)}, {format_fraction(cpu.client_share)} {of_all}",
+        ),
+        ("processor time of the engine", engine),
+        ("subtracted from what was measured", "nothing"),
     )
 
 

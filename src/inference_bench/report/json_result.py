@@ -17,11 +17,12 @@ from typing import Any
 from inference_bench.compare import ComparedPoint
 from inference_bench.origin import Origin
 from inference_bench.report.cache_json import cache_json
+from inference_bench.report.closed_loop_json import closed_loop_json
 from inference_bench.report.identity_rows import file_name
 from inference_bench.report.probe_report import probe_json
 from inference_bench.report.result_tables import counted_cache
 from inference_bench.report.wording import ESTIMATE, FITTED, REPORTED
-from inference_bench.verify.result import GroupMetrics, VerifyResult
+from inference_bench.verify.result import ClientNumbers, GroupMetrics, VerifyResult
 from inference_bench.verify.saved import REPORT_FILE
 
 Json = dict[str, Any]
@@ -45,7 +46,8 @@ def verify_json(result: VerifyResult) -> Json:
             {**dataclasses.asdict(line), "is_telling": line.is_telling, "origin": FITTED} for line in result.batch_lines
         ],
         "groups": [_group(group) for group in result.groups],
-        "client": dataclasses.asdict(result.client),
+        "client": _client(result.client),
+        **closed_loop_json(result),
         "reading": result.reading,
         "assumptions": result.assumptions,
         "notes": result.notes,
@@ -71,6 +73,13 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(item) for item in value]
     return value
+
+
+def _client(client: ClientNumbers) -> Json:
+    """The client's own numbers; shares of the processor are of all cores, while the engine was measured."""
+    cpu = client.cpu
+    shares = {} if cpu is None else {"client_share": cpu.client_share, "engine_share": cpu.engine_share}
+    return {**dataclasses.asdict(client), "cpu": None if cpu is None else {**dataclasses.asdict(cpu), **shares}}
 
 
 def _machine(result: VerifyResult) -> Json:
@@ -123,6 +132,7 @@ def _engine(result: VerifyResult) -> Json:
         "model_name": engine.model_name,
         "model_file": None if engine.model_path is None else file_name(engine.model_path),
         "model_sha256": engine.model_sha256,
+        "model_files": {file_name(name): digest for name, digest in engine.model_files.items()},
         "settings": dict(engine.flags),
         "figures": {**dataclasses.asdict(figures), "kv_bytes": figures.kv_bytes, "origin": REPORTED},
     }

@@ -1,17 +1,23 @@
-"""What should be seen in five seconds? The few figures that answer the question, and what is odd about the run.
+"""What should be seen in five seconds? The few figures that answer the question.
 
 In:   VerifyResult
-Out:  KeyFigures with their origin, and findings as sentences
-Leaves out: everything behind them (result_tables)
+Out:  KeyFigures with their origin
+Leaves out: everything behind them (result_tables, closed_loop_tables), what is odd about the run (findings)
 Read next by: verify_html, text_result.
 """
 
 from __future__ import annotations
 
-from inference_bench.charts import group_labels, point_name
+from typing import Final
+
+from inference_bench.calibrate.steps.forms import StepCalibration
+from inference_bench.charts import point_name
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.origin import Origin
+from inference_bench.report.closed_loop_words import short_objective
 from inference_bench.report.key_figure import KeyFigure
+from inference_bench.report.report_html import value_and_unit
+from inference_bench.report.text import clean, shorten
 from inference_bench.report.wording import REPORTED, tokens_per_s
 from inference_bench.units import (
     NOT_AVAILABLE,
@@ -21,22 +27,30 @@ from inference_bench.units import (
     format_number,
     format_si,
 )
-from inference_bench.verify.result import UNSTEADY, VerifyResult
+from inference_bench.verify.closed_loop import CapacityCheck, MemoryRow
+from inference_bench.verify.result import VerifyResult
+
+_DETAIL_CHARS: Final = 80
 
 
 def key_figures(result: VerifyResult) -> tuple[KeyFigure, ...]:
-    """Decode alone and at its best, prefill, both ceilings, and whether the cache is what it should be."""
+    """Decode alone and at its best, prefill, the capacity, how right the formula is, memory, and both ceilings.
+
+    Where:  a run that was not calibrated has none of the closed loop's
+    """
     decode = [point for point in result.points if point.measured.phase is Phase.DECODE]
     prefill = [point for point in result.points if point.measured.phase is Phase.PREFILL]
     alone = [point for point in decode if point.measured.batch == 1]
-    return (
+    speeds = (
         _speed("decode, batch 1", alone),
         _speed("decode, best batch", decode),
         _speed("prefill, best", prefill),
-        _bandwidth(result),
-        _peak(result),
-        _cache(result),
     )
+    ceilings = (_bandwidth(result), _peak(result))
+    if result.calibration is None:
+        return (*speeds, *ceilings, _cache(result))
+    memory = _memory(result.memory) if result.memory else _cache(result)
+    return (*speeds, _capacity(result.capacity), _step_error(result.calibration), memory, *ceilings)
 
 
 def _missing(name: str, why: str) -> KeyFigure:
@@ -106,29 +120,53 @@ def _cache(result: VerifyResult) -> KeyFigure:
     return KeyFigure("KV cache, engine", value, unit, REPORTED, beside, detail, is_finding=not check.agrees)
 
 
-def findings(result: VerifyResult) -> tuple[str, ...]:
-    """What a reader must not miss: points above their ceiling, requests that did not complete, a cache that differs."""
-    found = [
-        f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement "
-        "above the ceiling means that the counted traffic or the measured ceiling is too strict there."
-        for point in result.points
-        if point.verdict is Verdict.ABOVE
-    ]
-    found += [note for note in result.notes if note.startswith(UNSTEADY)]
-    found += _incomplete(result)
-    if result.cache_check is not None and not result.cache_check.agrees:
-        found.append(
-            f"The engine says its KV cache takes {result.cache_check.printed}; counted were "
-            f"{format_count(result.cache_check.predicted_bytes)} bytes ({result.cache_check.rule})."
-        )
-    return tuple(f"{text[0].upper()}{text[1:]}" for text in found)
+def _capacity(check: CapacityCheck | None) -> KeyFigure:
+    """The predicted capacity beside what the runs say of it."""
+    if check is None:
+        return _missing("capacity", "not predicted in this run")
+    objective = shorten(clean(short_objective(check)), _DETAIL_CHARS)
+    if check.predicted_rate is None:
+        return KeyFigure("capacity", "none", "", Origin.SIMULATED, "no rate keeps the objective", objective)
+    said = {True: "confirmed by two runs", False: "not confirmed", None: "not settled by its runs"}[check.is_confirmed]
+    return KeyFigure(
+        "capacity",
+        format_number(check.predicted_rate),
+        "requests/s",
+        Origin.SIMULATED,
+        said,
+        objective,
+        is_finding=check.is_confirmed is False,
+    )
 
 
-def _incomplete(result: VerifyResult) -> list[str]:
-    labels = group_labels(result.groups)
-    lines = []
-    for label, group in zip(labels, result.groups, strict=True):
-        counts = group.metrics.requests
-        if counts.completed < counts.sent:
-            lines.append(f"{label}: {counts.sent - counts.completed} of {counts.sent} requests did not complete.")
-    return lines
+def _step_error(found: StepCalibration) -> KeyFigure:
+    """How far the formula is off on steps that were kept from the fit."""
+    if found.held_out_error is None:
+        return _missing("error of a step", "no step was kept from the fit")
+    held_out = sum(item.observation.is_held_out for item in found.observations)
+    value, unit = value_and_unit(format_fraction(found.held_out_error))
+    detail = f"{format_count(held_out)} of {format_count(len(found.observations))} steps were kept from the fit"
+    return KeyFigure("error of a step", value, unit, Origin.PREDICTED, "median, of steps not fitted to", detail)
+
+
+def _memory(rows: tuple[MemoryRow, ...]) -> KeyFigure:
+    """How many of the engine's own figures are what was counted."""
+    stated = [row for row in rows if row.difference is not None]
+    if not stated:
+        return _missing("memory", "the server does not say")
+    agreeing = sum(row.agrees for row in stated)
+    is_exact = agreeing == len(stated)
+    beside = "as counted, exactly" if is_exact else "not all as counted"
+    first = stated[0]
+    detail = f"figures of the engine's own, such as {first.what}: {first.reported}"
+    value = f"{agreeing} of {len(stated)}"
+    return KeyFigure(
+        "memory",
+        value,
+        "figures",
+        REPORTED,
+        beside,
+        shorten(clean(detail), _DETAIL_CHARS),
+        agreeing / len(stated),
+        not is_exact,
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from inference_bench.accounting.cache import CacheCount, count_cache
 from inference_bench.charts import group_labels
-from inference_bench.compare import ComparedPoint, Verdict
+from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.metrics import Percentiles
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format
@@ -30,6 +30,7 @@ from inference_bench.units import (
 from inference_bench.verify.identity import engine_cache_format
 from inference_bench.verify.result import GroupMetrics, VerifyResult
 
+MANY_POINTS = 12  # beyond which a picture or a screen shows a few
 _FEW = "†"
 _PHASE_NOTE = "Decode: one step of the whole batch. Prefill: the time to the first token of one prompt, HTTP included."
 _TIMES = (
@@ -39,6 +40,19 @@ _TIMES = (
     ("chunk_gap_s", "chunk gap", "between chunks"),
     ("e2e_s", "E2E", "last token"),
 )
+
+
+def few_points(points: tuple[ComparedPoint, ...]) -> tuple[ComparedPoint, ...]:
+    """All of a few points; of many the smallest and the largest batch of each context, the shortest and longest prompt, and any finding."""
+    if len(points) <= MANY_POINTS:
+        return points
+    groups: dict[tuple[Phase, int | None], list[int]] = {}
+    for index, point in enumerate(points):
+        measured = point.measured
+        context = measured.nominal_context_tokens if measured.phase is Phase.DECODE else None
+        groups.setdefault((measured.phase, context), []).append(index)
+    ends = {index for indexes in groups.values() for index in (indexes[0], indexes[-1])}
+    return tuple(point for index, point in enumerate(points) if index in ends or point.verdict is Verdict.ABOVE)
 
 
 def points_table(result: VerifyResult) -> Table:

@@ -79,6 +79,17 @@ _FIGURES: Final = """
 .command code { font: inherit; } .command span { display: inline-block; max-width: 100%; }
 """
 
+_ANSWERS: Final = """
+.answers { margin: 1.2rem 0 0; border-top: 1px solid var(--grid); }
+.answers > div { display: grid; grid-template-columns: 14.5rem 13rem minmax(0, 1fr); gap: .1rem 1.5rem; align-items: baseline;
+  padding: .65rem 0; border-bottom: 1px solid var(--grid); }
+.answers dt { color: var(--muted); } .answers dd { margin: 0; max-width: 46rem; }
+.answers .mark { font-size: 1.125rem; font-weight: 650; line-height: 1.35; letter-spacing: -.01em; }
+.answers .good .mark { color: var(--c1); } .answers .poor .mark { color: var(--finding); }
+.contents { margin-top: 1.8rem; } nav:empty { display: none; }
+@media (max-width: 56rem) { .answers > div { grid-template-columns: minmax(0, 1fr); } .answers dt { font-size: .875rem; } }
+"""
+
 _CHARTS: Final = f"""
 figure {{ margin: 2.2rem 0; }}
 figure svg {{ display: block; width: 100%; height: auto; font-family: inherit; }}
@@ -119,6 +130,8 @@ dl.facts dt { color: var(--muted); } dl.facts dd { margin: 0; }
 .pairs { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 30rem), 1fr)); gap: 1.2rem 3rem; }
 .pairs > * { min-width: 0; } .pairs > div > :first-child { margin-top: .6rem; }
 .pairs table, .broad table { min-width: 100%; }
+.prose tbody > tr > * { vertical-align: top; }
+.prose td.l:last-child { white-space: normal; min-width: 16rem; }
 details { margin: .9rem 0; }
 summary { cursor: pointer; font-size: .875rem; font-weight: 600; width: fit-content; }
 summary:focus-visible { outline: 2px solid var(--decode); outline-offset: 2px; }
@@ -137,9 +150,11 @@ _PRINT: Final = """
   table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
   th, td.l { white-space: normal; } th .tag, td .tag { font-size: .85em; line-height: 1.3; padding: 0 .2em; }
   .few { font-size: 8pt; } .few th, .few td.l { overflow-wrap: anywhere; }
+  .prose th, .prose td.l { overflow-wrap: anywhere; } .prose td.l:last-child { min-width: 0; }
+  .answers > div { grid-template-columns: 9rem 8rem minmax(0, 1fr); break-inside: avoid; } .answers .mark { font-size: 1em; }
   .many { font-size: 6pt; } .many th, .many td { white-space: normal; padding: .1rem .12rem; }
   .many .tag { font-size: .75em; padding: 0 .1em; }
 }
 """
 
-STYLE: Final = "".join((_THEMES, _PAGE, _FIGURES, _CHARTS, _TABLES, _PRINT))
+STYLE: Final = "".join((_THEMES, _PAGE, _FIGURES, _ANSWERS, _CHARTS, _TABLES, _PRINT))

@@ -3,53 +3,79 @@
 In:   VerifyResult
 Out:  text of at most 100 columns
 Leaves out: charts, and every table that only the report and the JSON hold
-Read next by: text, which hands it on.
+Read next by: cli, notebook.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Final
 
-from inference_bench.report.key_figures import findings, key_figures
-from inference_bench.report.result_tables import points_table
+from inference_bench.report.closed_loop_answers import answers
+from inference_bench.report.closed_loop_text import (
+    answers_text,
+    capacity_text,
+    fit_text,
+    load_text,
+    memory_text,
+    plain_table,
+)
+from inference_bench.report.findings import findings
+from inference_bench.report.key_figures import key_figures
+from inference_bench.report.result_tables import few_points, points_table
 from inference_bench.report.text import clean, pad, shorten, table_text, wrap
 from inference_bench.report.wording import engine_name, model_name
 from inference_bench.verify.result import VerifyResult
 
 _NAME_COLUMNS: Final = 22
-_VALUE_COLUMNS: Final = 14
+_VALUE_COLUMNS: Final = 15
 _ORIGIN_COLUMNS: Final = 9
 _POINT_COLUMNS: Final = range(10)
 
 
 def verify_text(result: VerifyResult) -> str:
-    """The whole text: the figures, the reading, the points, what was assumed."""
+    """The whole text: the verdict, the figures, what is odd, the points, the fit, loads, capacity, memory."""
     sections = [
         wrap(f"{model_name(result)} on {clean(result.machine.name)} by {engine_name(result.engine)}"),
+        answers_text(answers(result)),
         _figures(result),
         _list("findings", findings(result)),
-        _list("reading", result.reading),
-        table_text(points_table(result), _POINT_COLUMNS),
-        _list("assumptions", result.assumptions),
+        _points(result),
+        fit_text(result.calibration),
+        load_text(result.load),
+        capacity_text(result.capacity),
+        memory_text(result.memory),
         _list("notes", result.notes),
         wrap(
-            "Requests, latencies, cache, machine and the identity of everything are in the report and in result.json."
+            "Parts of a step, what would help, requests, assumptions and the identity of everything are in the report and "
+            "in result.json."
         ),
     ]
     return "\n\n".join(section for section in sections if section)
 
 
+def _points(result: VerifyResult) -> str:
+    """The points; of many, the smallest and largest batch of each context. Where little else is said, what columns mean."""
+    if result.calibration is None:
+        return table_text(points_table(result), _POINT_COLUMNS)
+    few = few_points(result.points)
+    shown = plain_table(points_table(replace(result, points=few)), _POINT_COLUMNS)
+    more = len(result.points) - len(few)
+    return f"{shown}\n{wrap(f'{more} more points are in the report')}" if more else shown
+
+
 def _figures(result: VerifyResult) -> str:
-    """One line a figure: what, how much, how far to trust it, beside what."""
+    """One figure after another: what, how much, how far to trust it, beside what; after a verdict one line each."""
     lines = []
     for item in key_figures(result):
         value = shorten(f"{clean(item.value)} {clean(item.unit)}".rstrip(), _VALUE_COLUMNS)
         start = (
             f"{pad(item.name, _NAME_COLUMNS)}  {pad(value, _VALUE_COLUMNS, 'r')}  {pad(item.origin, _ORIGIN_COLUMNS)}  "
         )
-        said = "; ".join(filter(None, (item.beside, item.detail)))
-        lines.append(wrap(clean(said), indent=start))
+        said = wrap(clean("; ".join(filter(None, (item.beside, item.detail)))), indent=start)
+        is_short = result.calibration is None or "\n" not in said
+        lines.append(said if is_short else wrap(clean(item.beside), indent=start))
     return "\n".join(lines)
 
 

@@ -32,7 +32,7 @@ ORIGIN_WORDS: Final = {
     Origin.GIVEN: "said by whoever asked",
     Origin.PUBLISHED: "printed by a vendor or an author",
     ESTIMATE: "counted bytes or FLOPs over a measured time; no hardware counter was read",
-    FITTED: "a line through measured points",
+    FITTED: "a formula's own, with its numbers fitted to measured points",
     REPORTED: "said by the server itself, not checked by timing",
 }
 

@@ -46,6 +46,8 @@ class Candidate:
             return ()
         own, here = self.preset.scheduler, self.scheduler
         notes = tuple(note for note in self.preset.notes if not (here.prefix_cache and note.endswith(_UNLESS_ASKED)))
+        if own.budget_rule is not here.budget_rule:
+            notes = (*notes, f"here positions are spent by the rule {here.budget_rule}, as stated")
         if (own.max_running, own.budget) == (here.max_running, here.budget):
             return notes
         return (*notes, f"here {here.max_running} sequences and {here.budget} positions a step, as stated")
@@ -96,6 +98,16 @@ def candidates_named(names: Sequence[str], changes: Changes | None = None) -> tu
     if not listed:
         raise RequestError(f"no scheduler is named; known: {', '.join(scheduler_names())}, or {ALL} for every policy")
     return _changed(tuple(dict.fromkeys(_candidate(name) for name in listed)), changes or Changes())
+
+
+def stated_candidate(engine: str, scheduler: SchedulerSettings, changes: Changes | None = None) -> Candidate:
+    """The scheduler that a server states of itself, under the name of its engine.
+
+    Raises:  RequestError for a change that does not concern it
+    """
+    name = engine.strip().casefold()
+    preset = engine_preset(name) if name in engine_presets() else None
+    return _changed((Candidate(name, scheduler, preset),), changes or Changes())[0]
 
 
 def _candidate(name: str) -> Candidate:

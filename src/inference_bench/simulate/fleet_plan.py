@@ -164,7 +164,12 @@ def run_fleet(
     Raises:  RequestError naming a request that can never run, or for a fleet that cannot be
     """
     from inference_bench.simulate.fleet import simulate_fleet
-    from inference_bench.simulate.run import refuse_what_never_fits
+    from inference_bench.simulate.run import later, refuse_what_never_fits, seen_by_server
 
     refuse_what_never_fits(workload, server)
-    return simulate_fleet(workload, plan.setup(server, step_time), objective, progress)
+    seen, request_s = seen_by_server(workload, server.request_s), server.request_s
+    found = simulate_fleet(seen, plan.setup(server, step_time), objective, progress)
+    if not request_s:
+        return found
+    failed_s = tuple(each + request_s for each in found.failed_s)
+    return replace(found, outcome=later(found.outcome, workload, request_s), failed_s=failed_s)

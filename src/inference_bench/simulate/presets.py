@@ -69,11 +69,14 @@ def vllm_settings(
     token_budget: int = SMALL_CARD.batched_tokens,
     *,
     prefix_cache: bool = False,
+    chunked_prefill: bool = True,
 ) -> SchedulerSettings:
     """The scheduler of vLLM: running sequences first, then prompts in order of arrival with what is left of the budget.
 
     Where:   a request is admitted while budget is left, if all it has to read fits beside the step, and nobody in a step in
-             which one gave way; the newest gives way and is read again
+             which one gave way; the newest gives way and is read again; a running server states them as max_num_seqs,
+             max_num_batched_tokens, enable_prefix_caching and enable_chunked_prefill (off: a prompt that the rest of the
+             budget does not hold waits, and all behind it)
     Source:  vLLM 0.19.0 vllm/v1/core/sched/scheduler.py and vllm/config/scheduler.py (scheduler_reserve_full_isl, on by
              default)
     """
@@ -84,6 +87,36 @@ def vllm_settings(
         admission_share=1.0,
         admission_check=AdmissionCheck.WHOLE_BESIDE_STEP,
         budget_rule=BudgetRule.SHARED,
+        cuts_prompts=chunked_prefill,
+        prefix_cache=prefix_cache,
+    )
+
+
+def llama_cpp_settings(
+    num_slots: int,
+    batch_tokens: int = 2048,
+    micro_batch: int = 512,
+    *,
+    unified: bool = False,
+    prefix_cache: bool = False,
+) -> SchedulerSettings:
+    """The scheduler of the llama.cpp server: a request waits for a slot; decoding first, then prompts, in batches.
+
+    Where:   a running server states them as n_parallel, n_batch, n_ubatch and kv_unified; with a stream of cache a slot
+             (unified off) micro-batches are of equally many positions of neighbouring slots, with one cache for all they are
+             plain cuts; each stream is an equal share of the cache, and nobody gives way; first tokens of a batch are given once
+             all of it is computed
+    Ignores: prompts that slots keep for those that begin alike; what becomes of requests where one cache for all slots is full
+    Source:  llama.cpp of 2026, tools/server (update_slots, get_available_slot) and src/llama-batch.cpp
+    """
+    return SchedulerSettings(
+        policy=Policy.CHUNKED,
+        max_running=num_slots,
+        token_budget=batch_tokens,
+        admission_share=1.0,
+        admission_check=AdmissionCheck.WHOLE_PROMPT,
+        budget_rule=BudgetRule.MICRO_BATCHES if unified else BudgetRule.EQUAL_BATCHES,
+        micro_batch=micro_batch,
         prefix_cache=prefix_cache,
     )
 
@@ -129,20 +162,18 @@ def _presets() -> tuple[EnginePreset, ...]:
         ),
         EnginePreset(
             name="llama.cpp",
-            scheduler=SchedulerSettings(
-                policy=Policy.CHUNKED,
-                max_running=4,
-                token_budget=2048,
-                admission_share=1.0,
-                admission_check=AdmissionCheck.WHOLE_PROMPT,
-                budget_rule=BudgetRule.MICRO_BATCHES,
-                micro_batch=512,
-            ),
+            scheduler=llama_cpp_settings(4),
             block_size=1,
             memory_share=1.0,
-            mirrors="llama.cpp server of 2026, decoding first, batches computed 512 positions at a time",
-            limits="4 slots and batches of 2048",
-            left_out=("slots' fixed share of the context", "prompts kept in slots", "context shift"),
+            mirrors="llama.cpp server of 2026 with a stream of cache for each slot (kv_unified off), decoding first, batches "
+            "computed 512 positions at a time, equally many of neighbouring slots",
+            limits="4 slots, each with a quarter of the cache, and batches of 2048, as where the number of slots is stated; left to "
+            "itself the server shares one cache among 4 and cuts plainly",
+            left_out=(
+                "prompts kept in slots",
+                "context shift",
+                "the last tokens of a prompt that are read apart for a checkpoint, of models with windows or states",
+            ),
         ),
     )
 

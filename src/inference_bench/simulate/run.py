@@ -8,6 +8,8 @@ Read next by: summary, capacity, sweep, calibrate.
 from __future__ import annotations
 
 from array import array
+from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from operator import add
 from typing import Final
@@ -26,9 +28,10 @@ from inference_bench.simulate.settings import (
     Preemption,
     SchedulerSettings,
     ServerSetup,
+    said_request_s,
 )
 from inference_bench.simulate.step_time import StepTime
-from inference_bench.workload import Workload
+from inference_bench.workload import ClosedLoop, Workload
 
 
 class Engine(StrEnum):
@@ -57,7 +60,9 @@ def simulate(
     """
     objective, engine = objective or Objective(), known_engine(engine)
     refuse_what_never_fits(workload, setup)
-    outcome = _run(workload, setup, step_time, objective, engine, progress)
+    outcome = _run(seen_by_server(workload, setup.request_s), setup, step_time, objective, engine, progress)
+    if setup.request_s:
+        outcome = later(outcome, workload, setup.request_s)
     end_s = max(outcome.last_token_s)
     if not end_s <= MOST_RUN_S:
         raise end_of_clock(end_s)
@@ -72,6 +77,36 @@ def known_engine(engine: Engine | str) -> Engine:
     if not isinstance(engine, str) or engine not in set(Engine):
         raise RequestError(f"no engine of the simulator is called {str(engine)[:40]!r}; known: {', '.join(Engine)}")
     return Engine(engine)
+
+
+def seen_by_server(workload: Workload, request_s: float) -> Workload:
+    """The workload as it reaches the scheduler, whose clock begins so much later: users think for so much longer."""
+    arrival = workload.arrival
+    if not request_s or not isinstance(arrival, ClosedLoop):
+        return workload
+    return replace(workload, arrival=replace(arrival, think_s=arrival.think_s + request_s))
+
+
+def later(outcome: Outcome, workload: Workload, request_s: float) -> Outcome:
+    """A run as its clients saw it: what the server did, so much after each request was sent.
+
+    Unit:  seconds
+    """
+    moments, times, failed = outcome.timeline, outcome.token_times_s, frozenset(outcome.failed)
+
+    def shifted(each_s: Sequence[float]) -> list[float]:
+        return [at if index in failed else at + request_s for index, at in enumerate(each_s)]
+
+    return replace(
+        outcome,
+        workload=workload,
+        first_token_s=shifted(outcome.first_token_s),
+        last_token_s=shifted(outcome.last_token_s),
+        token_times_s=None if times is None else tuple(tuple(at + request_s for at in each) for each in times),
+        in_system_s=outcome.in_system_s + request_s * (len(workload.requests) - len(failed)),
+        timeline=replace(moments, time_s=tuple(at + request_s for at in moments.time_s)),
+        notes=(*outcome.notes, said_request_s(request_s)),
+    )
 
 
 def _run(
@@ -104,6 +139,7 @@ def needs_reference(settings: SchedulerSettings) -> str | None:
         (settings.order is not Order.FCFS, f"admission by {settings.order}"),
         (settings.budget_rule is not BudgetRule.SHARED, f"a budget spent {settings.budget_rule}"),
         (settings.speculation is not None, "speculation"),
+        (not settings.cuts_prompts, "prompts that are never cut"),
         (settings.new_token_ratio > 0, "room kept free for new tokens"),
         (settings.budget < settings.max_running, "fewer positions a step than sequences"),
     ):
@@ -162,10 +198,18 @@ def refuse_what_never_fits(workload: Workload, setup: ServerSetup) -> None:
     totals = array("q", map(add, asked.prompt_tokens, asked.output_tokens))
     longest = max(totals)
     needed = memory.sequence_bytes(longest - 1)
-    if needed > memory.budget_bytes:
-        index = totals.index(longest)
+    room = setup.sequence_budget_bytes
+    if needed > room:
+        index, slots = totals.index(longest), ""
+        if room < memory.budget_bytes:
+            slots = f" for each of {setup.scheduler.max_running} slots"
         raise RequestError(
             f"request {index} can never fit: its {asked.prompt_tokens[index]} prompt and {asked.output_tokens[index]} output "
-            f"tokens need {needed} bytes of cache, there are {memory.budget_bytes}"
+            f"tokens need {needed} bytes of cache, there are {room}{slots}"
+        )
+    if not setup.scheduler.cuts_prompts and longest - 1 > setup.scheduler.budget:
+        raise RequestError(
+            f"request {totals.index(longest)} has up to {longest - 1} tokens to read at once, and prompts are not cut: a step of "
+            f"{setup.scheduler.budget} positions cannot hold it; allow more positions a step"
         )
     _refuse_longer_than_allowed(workload, setup.scheduler)

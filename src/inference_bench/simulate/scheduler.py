@@ -29,6 +29,7 @@ from inference_bench.simulate.settings import (
     ServerSetup,
     never_admitted,
 )
+from inference_bench.simulate.slots import Slots
 
 
 class Grant(NamedTuple):
@@ -148,6 +149,7 @@ class Scheduler:
         self._settings = settings
         self._memory = memory
         self._account = account
+        self._slots = Slots(settings.max_running)
         self._admission_limit = int(settings.admission_share * memory.budget_bytes)
 
     def enqueue(self, sequence: Sequence) -> None:
@@ -157,6 +159,7 @@ class Scheduler:
     def finish(self, sequence: Sequence) -> None:
         """An answer has ended."""
         self.running.remove(sequence)
+        self._slots.leave(sequence.slot)
         self._account.release(sequence)
 
     def plan(self) -> Plan:
@@ -212,6 +215,8 @@ class Scheduler:
             sequence = self.waiting[head]
             cached = self._account.cached_positions(sequence)
             chunk = min(sequence.known_tokens - cached, left)
+            if chunk < sequence.known_tokens - cached and not self._settings.cuts_prompts:
+                return
             needed = sequence.known_tokens if asks_whole else cached + chunk
             if used + self._account.bytes_to_hold(sequence, needed) > self._admission_limit:
                 return
@@ -228,6 +233,7 @@ class Scheduler:
             sequence.is_swapped, sequence.is_decoding = False, True
         else:
             self._account.admit(sequence)
+        sequence.slot = self._slots.take()
         self.running.append(sequence)
         plan.admitted.append(sequence)
 
@@ -265,6 +271,8 @@ class Scheduler:
         order = self.running
         if rule is BudgetRule.MICRO_BATCHES:
             order = sorted(order, key=lambda each: not each.is_decoding)
+        elif rule is BudgetRule.EQUAL_BATCHES:
+            order = sorted(order, key=lambda each: (not each.is_decoding, each.slot))
         grants = []
         for sequence in order:
             wanted = 0 if prompts_only and sequence.is_decoding else self._wanted(sequence)
@@ -289,6 +297,7 @@ class Scheduler:
             )
         victim = self._victim()
         self.running.remove(victim)
+        self._slots.leave(victim.slot)
         if self._settings.preemption is Preemption.SWAP and victim.is_decoding:
             plan.swapped_bytes += self._account.swap_out(victim)
             victim.is_swapped = True

@@ -18,7 +18,8 @@ class Sequence:
 
     Where:  filled positions are in the cache, generated tokens are out; it owes what it has not yet read: its prompt and
             answer so far, less what is filled; is_decoding from a token on, until it gives way; answer_content is what
-            later prompts call its answer, None where nobody does; samples of one prompt have the same sample_of
+            later prompts call its answer, None where nobody does; samples of one prompt have the same sample_of; slot is the
+            stream of cache it has while it runs, of an engine that has so many
     """
 
     index: int
@@ -35,6 +36,7 @@ class Sequence:
     is_swapped: bool = False
     cached_prompt_tokens: int = 0
     admitted_s: float | None = None
+    slot: int = 0
 
     @property
     def known_tokens(self) -> int:

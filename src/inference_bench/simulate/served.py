@@ -23,7 +23,7 @@ from inference_bench.simulate.presets import (
     memory_of_blocks,
     memory_of_bytes,
 )
-from inference_bench.simulate.settings import REFERENCE_MAX_OUTPUT, KvMemory, ServerSetup
+from inference_bench.simulate.settings import REFERENCE_MAX_OUTPUT, KvMemory, ServerSetup, said_request_s
 from inference_bench.simulate.step_sources import (
     Shares,
     StepRange,
@@ -51,6 +51,7 @@ _MOST_CHUNK: Final = (
 class MemoryChoice:
     """What is stated of the memory that the cache may take; None leaves it to the profile or the machine.
 
+    Where:   as_stated says by whom
     Unit:    bytes of one device; blocks of block_size positions
     Raises:  RequestError for bytes and blocks at once
     """
@@ -59,6 +60,7 @@ class MemoryChoice:
     num_blocks: int | None = None
     block_size: int | None = None
     overhead_bytes: int | None = None
+    as_stated: str = "as stated"
 
     def __post_init__(self) -> None:
         if self.budget_bytes is not None and self.num_blocks is not None:
@@ -109,6 +111,17 @@ class Served:
     def assumptions(self) -> tuple[str, ...]:
         """What all that follows rests on."""
         return tuple(dict.fromkeys((*self.step_time.notes, *self.notes)))
+
+
+def reached_after(served: Served, request_s: float) -> Served:
+    """It where so much time passes before a request reaches the scheduler.
+
+    Unit:  seconds
+    """
+    if not request_s:
+        return served
+    contenders = (replace(each, setup=replace(each.setup, request_s=request_s)) for each in served.contenders)
+    return replace(served, contenders=tuple(contenders), notes=(*served.notes, said_request_s(request_s)))
 
 
 def allowing(candidate: Candidate, workload: Workload) -> Candidate:
@@ -198,7 +211,7 @@ class Hosting:
         if choice.num_blocks is not None:
             return f"cache: {format_count(choice.num_blocks)} blocks as stated, {size}"
         if choice.budget_bytes is not None:
-            return f"cache: {size}, as stated"
+            return f"cache: {size}, {choice.as_stated}"
         share = "the memory"
         if candidate.preset is not None:
             share = f"{format_fraction(candidate.preset.memory_share, 2)} of the memory, as {candidate.name} takes,"

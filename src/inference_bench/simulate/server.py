@@ -18,6 +18,7 @@ from typing import Final, Protocol
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
 from inference_bench.simulate.kv_blocks import BlockAccount
+from inference_bench.simulate.micro_batches import equal_batches, micro_batches
 from inference_bench.simulate.outcome import Gaps, Outcome, Progress, TimelineLog
 from inference_bench.simulate.scheduler import Account, CountedAccount, Grant, Plan, Scheduler
 from inference_bench.simulate.sequence import Sequence
@@ -102,16 +103,23 @@ class Server:
         parts = [
             StepPart(grant.sequence.filled, grant.new, grant.sequence.is_decoding) for grant in plan.grants if grant.new
         ]
-        if settings.budget_rule is BudgetRule.MICRO_BATCHES:
-            seconds = sum(map(self._step_time.step_s, micro_batches(parts, settings.micro_batch)))
-        else:
-            seconds = self._step_time.step_s(parts)
+        seconds = sum(map(self._step_time.step_s, self._batches(plan, parts)))
         drafts = settings.speculation
         if drafts is not None:
             decoding = [part._replace(new=1) for part in parts if part.is_decoding]
             if decoding:
                 seconds += drafts.draft_tokens * drafts.draft_cost * self._step_time.step_s(decoding)
         return seconds + plan.swapped_bytes / settings.swap_bytes_per_s
+
+    def _batches(self, plan: Plan, parts: list[StepPart]) -> Iterable[list[StepPart]]:
+        """What is computed at once: all of a step, but for an engine that cuts it."""
+        settings = self._setup.scheduler
+        if settings.budget_rule is BudgetRule.MICRO_BATCHES:
+            return micro_batches(parts, settings.micro_batch)
+        if settings.budget_rule is BudgetRule.EQUAL_BATCHES:
+            slots = (grant.sequence.slot for grant in plan.grants if grant.new)
+            return equal_batches(zip(slots, parts, strict=True), settings.micro_batch)
+        return (parts,)
 
     def _apply(self, grant: Grant) -> bool:
         """The step has happened to one sequence; whether its answer has ended with it."""
@@ -143,25 +151,6 @@ class Server:
 def account_of(setup: ServerSetup) -> Account:
     """Who counts the cache: a sum, or blocks that sequences share."""
     return BlockAccount(setup.memory) if setup.scheduler.prefix_cache else CountedAccount(setup.memory)
-
-
-def micro_batches(parts: Iterable[StepPart], size: int) -> Iterable[list[StepPart]]:
-    """The positions of a step in order, cut into batches that are computed one after another.
-
-    Source:  llama.cpp, n_batch and n_ubatch
-    """
-    batch: list[StepPart] = []
-    left = size
-    for cached, new, is_decoding in parts:
-        while new:
-            taken = min(new, left)
-            batch.append(StepPart(cached, taken, is_decoding))
-            cached, new, left = cached + taken, new - taken, left - taken
-            if not left:
-                yield batch
-                batch, left = [], size
-    if batch:
-        yield batch
 
 
 class ArrivalQueue:

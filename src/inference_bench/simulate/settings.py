@@ -14,6 +14,7 @@ from enum import StrEnum
 from typing import Final
 
 from inference_bench.errors import RequestError
+from inference_bench.units import format_seconds
 from inference_bench.workload.checks import MOST_SPAN_S, require_count
 
 REFERENCE_MAX_OUTPUT: Final = 4000
@@ -56,6 +57,7 @@ class BudgetRule(StrEnum):
     SHARED = "shared"  # vLLM: running sequences first, one budget for decoding and prompts
     PREFILL_FIRST = "prefill-first"  # SGLang: a step is prompts alone where any can go on, else decoding alone
     MICRO_BATCHES = "micro-batches"  # llama.cpp: one batch, computed in parts that each read the weights
+    EQUAL_BATCHES = "equal-batches"  # llama.cpp, a stream of cache a slot: parts of equally many of neighbouring slots
 
 
 class AdmissionCheck(StrEnum):
@@ -150,6 +152,7 @@ class SchedulerSettings:
     Where:  token_budget is positions a step (None: 256 for chunked, no limit elsewhere); admission_share is how much of
             the memory may be taken when one is admitted; max_output_tokens is the longest answer allowed, kept free by
             `reserve`; max_batch, dispatch_timeout_s are of batches; micro_batch is what llama.cpp computes at once;
+            cuts_prompts is whether a prompt is admitted that the rest of a step's budget does not hold (it is cut);
             swap_bytes_per_s is the link to host memory; new_token_ratio is the share of the rest of the allowed answer that is
             kept free for each, as SGLang does
     """
@@ -168,6 +171,7 @@ class SchedulerSettings:
     admission_check: AdmissionCheck = AdmissionCheck.WHOLE_PROMPT
     new_token_ratio: float = 0.0
     micro_batch: int = 512
+    cuts_prompts: bool = True
     prefix_cache: bool = False
     speculation: Speculation | None = None
 
@@ -234,11 +238,42 @@ _REFERENCE_BUDGET: Final = 256
 
 @dataclass(frozen=True, slots=True)
 class ServerSetup:
-    """A scheduler with its memory: one server but for its speed."""
+    """A scheduler with its memory: one server but for the speed of its steps.
+
+    Where:   request_s passes between the sending of a request and its arrival at the scheduler
+    Unit:    seconds
+    Raises:  RequestError for a time below 0 or of more than 1000 s
+    """
 
     scheduler: SchedulerSettings
     memory: KvMemory
     notes: tuple[str, ...] = field(default=())
+    request_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.request_s <= MOST_REQUEST_S:
+            raise RequestError(
+                f"the time that a request takes besides its steps is {self.request_s!r} s; it must lie between 0 and "
+                f"{MOST_REQUEST_S:g}"
+            )
+
+    @property
+    def sequence_budget_bytes(self) -> int:
+        """What one sequence may take of the cache: all of it, or of an engine that keeps a stream of cache a slot its share.
+
+        Where:  so nobody ever gives way there: all slots together hold no more than there is
+        """
+        if self.scheduler.budget_rule is BudgetRule.EQUAL_BATCHES:
+            return self.memory.budget_bytes // self.scheduler.max_running
+        return self.memory.budget_bytes
+
+
+MOST_REQUEST_S: Final = 1_000.0
+
+
+def said_request_s(request_s: float) -> str:
+    """What a result says of the time before a request's first step."""
+    return f"{format_seconds(request_s)} pass between the sending of a request and its first step, and are part of TTFT and E2E"
 
 
 def never_admitted(index: int, num_tokens: int, needed: int, setup: ServerSetup) -> RequestError:

@@ -5,53 +5,65 @@ Out:  StepProfile; StepTime of a model at its efficiencies
 Leaves out: how it was fitted (calibrate)
 Read next by: cli, calibrate.
 
-The file is one object:  kind "inference-bench profile", version 1, machine, engine, model (it was fitted on), devices,
-bandwidth_share, compute_share, serial_share, fixed_s, sequence_s, link {bytes_per_s, latency_s} or null, errors {name:
-fraction}, source, as_of.
+The file is one object:  kind "inference-bench profile", version 2, machine, engine, model (it was fitted on), devices,
+bandwidth_share, compute_share, cache_share, attention_share, vector_share (null: as the others, or none), serial_share, fixed_s,
+sequence_s, request_s, form, weights_format, cache_format, ceilings {bandwidth_bytes_per_s, compute_flops_per_s} that the shares
+are of or null, link {bytes_per_s, latency_s} or null, scheduler {budget_rule, max_running, token_budget, micro_batch,
+prefix_cache} or null, cache {bytes, block_size} or null, errors {name: fraction}, intervals {name: [low, high]}, held_out_error,
+source, as_of.  Version 1 has neither ceilings nor what is named beside them, and is read still.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
+from inference_bench.accounting.weights import WeightCount
 from inference_bench.errors import RequestError, UnknownNameError
-from inference_bench.facts.fields import shown
 from inference_bench.facts.hardware import HardwareSpec, hardware
 from inference_bench.facts.names import fold_name
+from inference_bench.facts.source import Source
 from inference_bench.files import open_regular, shown_name, write_whole
 from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.json_text import parse_json
+from inference_bench.simulate.profile_fields import MOST_DEVICES, ProfileCache, ProfileFields
+from inference_bench.simulate.settings import MOST_REQUEST_S, SchedulerSettings
 from inference_bench.simulate.step_sources import (
-    LINK_LATENCIES,
-    LINK_RATES,
     OWN_TIMES_S,
     PEAK_SHARES,
     SERIAL_SHARES,
+    UNKNOWN_LINK,
+    Ceilings,
     Link,
     Shares,
+    step_time_at,
     step_time_of,
 )
 from inference_bench.simulate.step_time import StepTime
+from inference_bench.units import format_fraction
 
 KIND: Final = "inference-bench profile"
-_VERSION: Final = 1
+_VERSION: Final = 2
+_READ: Final = (1, _VERSION)
 _TEXTS: Final = ("machine", "engine", "model", "source", "as_of")
 _MOST_BYTES: Final = 1 << 20
-_MOST_DEVICES: Final = 1 << 16
 _ERRORS: Final = (-1.0, 1e30)  # of the fit: simulated over measured, less one
+_HELD_OUT: Final = (0.0, 1e30)
+_REQUESTS_S: Final = (0.0, MOST_REQUEST_S)
 
 
 @dataclass(frozen=True, slots=True)
 class StepProfile:
     """What an engine reached on a machine.
 
-    Where:  model is the one it was fitted on, over so many devices; errors are what was left of the fit, as fractions;
-            as_of is the date that whoever saved it gave
+    Where:  model is the one it was fitted on, over so many devices, in weights_format and cache_format; errors are what was left
+            of the fit, as fractions, held_out_error the median of what it did not see; as_of is the date that whoever saved it
+            gave; ceilings are what the shares are of (None: the machine's published peaks); request_s is what a request takes
+            besides its steps; scheduler and cache are those of the server; intervals are of single numbers, by name
     """
 
     shares: Shares
@@ -63,20 +75,77 @@ class StepProfile:
     devices: int = 1
     link: Link | None = None
     errors: Mapping[str, float] = field(default_factory=dict)
+    form: str = ""
+    request_s: float = 0.0
+    weights_format: str | None = None
+    cache_format: str | None = None
+    ceilings: Ceilings | None = None
+    scheduler: SchedulerSettings | None = None
+    cache: ProfileCache | None = None
+    intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    held_out_error: float | None = None
 
-    def step_time(self, served: ServedModel, machine: HardwareSpec, devices: int = 1) -> StepTime:
+    def step_time(self, served: ServedModel, machine: HardwareSpec | None = None, devices: int = 1) -> StepTime:
         """A model's own work at these efficiencies: the shares and the fixed times are carried over as they are.
 
-        Raises:  RequestError for another machine: efficiencies belong to a card and its kernels
+        Where:   no machine is needed where the profile has ceilings of its own
+        Raises:  RequestError for another machine: efficiencies belong to a card and its kernels; or for none and no ceilings
+        """
+        if machine is not None:
+            self.require_machine(machine)
+        if self.ceilings is not None:
+            link = self.link or UNKNOWN_LINK
+            found = step_time_at(served, self.ceilings, self.machine, self.shares, devices, link)
+        else:
+            found = step_time_of(served, machine or hardware(self.machine), self.shares, devices, self.link)
+        return replace(found, origin=Origin.PREDICTED, notes=(self.note, *self._other_formats(served), *found.notes))
+
+    def require_machine(self, machine: HardwareSpec) -> None:
+        """Refuse a machine that is not the profile's.
+
+        Raises:  RequestError
         """
         if _same_name(machine.name) != _same_name(self.machine):
             raise RequestError(
                 f"the profile was fitted on {self.machine}, and efficiencies do not carry over to {machine.name}; fit one there"
             )
-        found = step_time_of(served, machine, self.shares, devices, self.link)
+
+    @property
+    def note(self) -> str:
+        """What times by it rest on, in words."""
+        error = self.held_out_error
+        off = "" if error is None else f", held-out error {format_fraction(error)}"
         where = f"{self.engine} with {self.model} on {self.devices} × {self.machine}"
-        note = f"efficiencies fitted on {where}, as of {self.as_of} ({self.source})"
-        return replace(found, origin=Origin.PREDICTED, notes=(note, *found.notes))
+        return f"efficiencies fitted on {where}, as of {self.as_of} ({self.source}){off}"
+
+    def _other_formats(self, served: ServedModel) -> Iterator[str]:
+        """Formats it was not fitted with: bytes are counted as they are, but kernels differ."""
+        for what, fitted, asked in (
+            ("weights", self.weights_format, served.weights.format_name),
+            ("a cache", self.cache_format, served.cache_format.name),
+        ):
+            if fitted is not None and fold_name(fitted) != fold_name(asked):
+                yield (
+                    f"the profile was fitted with {what} in {fitted}, and {asked} is asked for: its bytes are counted, "
+                    "but other kernels may reach another share"
+                )
+
+    def own_machine(self, weights: WeightCount) -> HardwareSpec:
+        """The machine as the profile knows it: its ceilings, and no memory.
+
+        Raises:  UnknownNameError where it has no ceilings and its machine is not known
+        """
+        if self.ceilings is None:
+            return hardware(self.machine)
+        formats = weights.linear_format.compute_formats
+        return HardwareSpec(
+            name=self.machine,
+            memory_bytes=None,
+            bandwidth_bytes_per_s=self.ceilings.bandwidth_bytes_per_s,
+            peak_flops_per_s={formats[0]: self.ceilings.compute_flops_per_s} if formats else {},
+            source=Source(f"ceilings of a profile: {self.source}", self.as_of),
+            origin=Origin.MEASURED,
+        )
 
 
 def _same_name(machine: str) -> str:
@@ -87,27 +156,58 @@ def _same_name(machine: str) -> str:
         return fold_name(machine)
 
 
+def profile_values(profile: StepProfile) -> dict[str, Any]:
+    """A profile as its file holds it."""
+    link, ceilings, cache, rules = profile.link, profile.ceilings, profile.cache, profile.scheduler
+    shares = profile.shares
+    return {
+        "kind": KIND,
+        "version": _VERSION,
+        **{name: getattr(profile, name) for name in _TEXTS},
+        "devices": profile.devices,
+        "weights_format": profile.weights_format,
+        "cache_format": profile.cache_format,
+        "form": profile.form,
+        "bandwidth_share": shares.bandwidth,
+        "compute_share": shares.compute,
+        "cache_share": shares.cache,
+        "attention_share": shares.attention,
+        "vector_share": shares.vector,
+        "serial_share": shares.serial,
+        "fixed_s": shares.fixed_s,
+        "sequence_s": shares.sequence_s,
+        "request_s": profile.request_s,
+        "ceilings": None
+        if ceilings is None
+        else {
+            "bandwidth_bytes_per_s": ceilings.bandwidth_bytes_per_s,
+            "compute_flops_per_s": ceilings.compute_flops_per_s,
+        },
+        "link": None if link is None else {"bytes_per_s": link.bytes_per_s, "latency_s": link.latency_s},
+        "scheduler": None if rules is None else _scheduler_values(rules),
+        "cache": None if cache is None else {"bytes": cache.num_bytes, "block_size": cache.block_size},
+        "errors": dict(profile.errors),
+        "intervals": {name: list(ends) for name, ends in profile.intervals.items()},
+        "held_out_error": profile.held_out_error,
+    }
+
+
+def _scheduler_values(rules: SchedulerSettings) -> dict[str, Any]:
+    return {
+        "budget_rule": rules.budget_rule.value,
+        "max_running": rules.max_running,
+        "token_budget": rules.budget,
+        "micro_batch": rules.micro_batch,
+        "prefix_cache": rules.prefix_cache,
+    }
+
+
 def save_profile(profile: StepProfile, path: Path) -> None:
     """A profile as a file.
 
     Raises:  StorageError
     """
-    link = profile.link
-    shares = profile.shares
-    values: dict[str, Any] = {
-        "kind": KIND,
-        "version": _VERSION,
-        **{name: getattr(profile, name) for name in _TEXTS},
-        "devices": profile.devices,
-        "bandwidth_share": shares.bandwidth,
-        "compute_share": shares.compute,
-        "serial_share": shares.serial,
-        "fixed_s": shares.fixed_s,
-        "sequence_s": shares.sequence_s,
-        "link": None if link is None else {"bytes_per_s": link.bytes_per_s, "latency_s": link.latency_s},
-        "errors": dict(profile.errors),
-    }
-    write_whole(path, json.dumps(values, indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+    write_whole(path, json.dumps(profile_values(profile), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def load_profile(path: Path) -> StepProfile:
@@ -123,61 +223,35 @@ def load_profile(path: Path) -> StepProfile:
         raise RequestError(f"{shown_name(path)} cannot be read as a profile: {why}") from None
     except ValueError as error:
         raise RequestError(f"{shown_name(path)} cannot be read as a profile: {error}") from None
-    if not isinstance(values, dict) or values.get("kind") != KIND or values.get("version") != _VERSION:
-        raise RequestError(f'{path} is no profile: it must be an object with kind "{KIND}" and version {_VERSION}')
-    return _profile(values, path)
+    if not isinstance(values, dict) or values.get("kind") != KIND or values.get("version") not in _READ:
+        versions = " or ".join(map(str, _READ))
+        raise RequestError(f'{path} is no profile: it must be an object with kind "{KIND}" and version {versions}')
+    return _profile(ProfileFields(values, path))
 
 
-def _profile(values: Mapping[str, Any], path: Path) -> StepProfile:
-    texts = {name: values.get(name) for name in _TEXTS}
-    if missing := [name for name, text in texts.items() if not isinstance(text, str) or not text]:
-        raise RequestError(f"{path}: {', '.join(missing)} of the profile must be text")
-    devices = values.get("devices", 1)
-    if not isinstance(devices, int) or isinstance(devices, bool) or not 1 <= devices <= _MOST_DEVICES:
-        raise RequestError(
-            f"{path}: devices of the profile is {shown(devices)}; a whole number from 1 to {_MOST_DEVICES} is needed"
-        )
-    errors = values.get("errors") or {}
-    if not isinstance(errors, Mapping):
-        raise RequestError(f"{path}: errors of the profile must be an object of fractions")
-    shares = Shares(
-        bandwidth=_number(values, "bandwidth_share", path, PEAK_SHARES),
-        compute=_number(values, "compute_share", path, PEAK_SHARES),
-        fixed_s=_number(values, "fixed_s", path, OWN_TIMES_S, 0.0),
-        sequence_s=_number(values, "sequence_s", path, OWN_TIMES_S, 0.0),
-        serial=_number(values, "serial_share", path, SERIAL_SHARES, 0.0),
-    )
+def _profile(fields: ProfileFields) -> StepProfile:
     return StepProfile(
-        shares=shares,
-        machine=str(texts["machine"]),
-        engine=str(texts["engine"]),
-        model=str(texts["model"]),
-        source=str(texts["source"]),
-        as_of=str(texts["as_of"]),
-        devices=devices,
-        link=_link(values.get("link"), path),
-        errors={str(name): _number(errors, name, path, _ERRORS) for name in errors},
+        shares=Shares(
+            bandwidth=fields.number("bandwidth_share", PEAK_SHARES),
+            compute=fields.number("compute_share", PEAK_SHARES),
+            fixed_s=fields.number("fixed_s", OWN_TIMES_S, 0.0),
+            sequence_s=fields.number("sequence_s", OWN_TIMES_S, 0.0),
+            serial=fields.number("serial_share", SERIAL_SHARES, 0.0),
+            cache=fields.number_or_none("cache_share", PEAK_SHARES),
+            attention=fields.number_or_none("attention_share", PEAK_SHARES),
+            vector=fields.number_or_none("vector_share", PEAK_SHARES),
+        ),
+        **fields.texts(_TEXTS),
+        devices=fields.count("devices", MOST_DEVICES, 1),
+        link=fields.link(),
+        errors=fields.numbers("errors", _ERRORS),
+        form=fields.text_or_none("form") or "",
+        request_s=fields.number("request_s", _REQUESTS_S, 0.0),
+        weights_format=fields.text_or_none("weights_format"),
+        cache_format=fields.text_or_none("cache_format"),
+        ceilings=fields.ceilings(),
+        scheduler=fields.scheduler(),
+        cache=fields.cache(),
+        intervals=fields.intervals(),
+        held_out_error=fields.number_or_none("held_out_error", _HELD_OUT),
     )
-
-
-def _link(values: object, path: Path) -> Link | None:
-    if values is None:
-        return None
-    if not isinstance(values, Mapping):
-        raise RequestError(f"{path}: link of the profile must be an object of bytes_per_s and latency_s, or null")
-    rate, latency_s = (
-        _number(values, name, path, limits)
-        for name, limits in (("bytes_per_s", LINK_RATES), ("latency_s", LINK_LATENCIES))
-    )
-    return Link(rate, latency_s, "the link is the profile's")
-
-
-def _number(
-    values: Mapping[str, Any], name: str, path: Path, limits: tuple[float, float], default: float | None = None
-) -> float:
-    value, (least, most) = values.get(name, default), limits
-    if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-        raise RequestError(
-            f"{path}: {name} of the profile is {shown(value)}; a number between {least:g} and {most:g} is needed"
-        )
-    return float(value)

@@ -21,7 +21,7 @@ from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.roofline import roof
 from inference_bench.simulate.settings import KvMemory
-from inference_bench.simulate.step_time import Coefficients, StepTime
+from inference_bench.simulate.step_time import Coefficients, StepTime, WindowWork
 from inference_bench.simulate.step_work import work_form
 from inference_bench.units import GIGA, KILO, TERA, format_fraction, format_seconds, format_si
 
@@ -150,11 +150,33 @@ def link_of(machine: HardwareSpec) -> Link:
 
 
 @dataclass(frozen=True, slots=True)
+class Ceilings:
+    """What shares are of: the rates of one device, published or measured.
+
+    Unit:    bytes a second, FLOPs a second
+    Raises:  RequestError for rates below 1 a second, or far beyond every machine
+    """
+
+    bandwidth_bytes_per_s: float
+    compute_flops_per_s: float
+
+    def __post_init__(self) -> None:
+        _require_within(self.bandwidth_bytes_per_s, CEILINGS, "bandwidth of a machine, in bytes a second,")
+        _require_within(self.compute_flops_per_s, CEILINGS, "compute rate of a machine, in FLOPs a second,")
+
+
+CEILINGS: Final = (1.0, 1e30)
+
+
+@dataclass(frozen=True, slots=True)
 class Shares:
     """What is reached of the peaks, and what a step costs besides.
 
     Where:  bandwidth and compute are shares of the published peaks; serial is the share of the shorter of memory and
-            compute time that is not overlapped; the defaults are the bound
+            compute time that is not overlapped; cache is the share of the bandwidth at which cached positions are read (None: as
+            bandwidth), attention the share of the compute rate at which pairs are attended (None: as compute), vector the
+            share of the bandwidth in a kernel that reads the weights once for every position (None: there is none); the
+            defaults are the bound
     Unit:   fractions; seconds a step, a sequence
     Raises:  RequestError for a share of less than 0.001 (a fault, not an efficiency) or more than 1.5 (a published peak may be
              a base clock's, never as wrong as that), a step of more than 1000 s, or a serial share beyond 1
@@ -165,6 +187,9 @@ class Shares:
     fixed_s: float = 0.0
     sequence_s: float = 0.0
     serial: float = 0.0
+    cache: float | None = None
+    attention: float | None = None
+    vector: float | None = None
 
     def __post_init__(self) -> None:
         _require_within(self.bandwidth, PEAK_SHARES, "share of bandwidth")
@@ -172,6 +197,13 @@ class Shares:
         _require_within(self.fixed_s, OWN_TIMES_S, "fixed time of a step")
         _require_within(self.sequence_s, OWN_TIMES_S, "time of a sequence in a step")
         _require_within(self.serial, SERIAL_SHARES, "share of a step that is not overlapped")
+        for share, what in (
+            (self.cache, "bandwidth for the cache"),
+            (self.attention, "compute for attention"),
+            (self.vector, "bandwidth of a kernel for single positions"),
+        ):
+            if share is not None:
+                _require_within(share, PEAK_SHARES, f"share of {what}")
 
     @property
     def is_bound(self) -> bool:
@@ -183,7 +215,6 @@ PEAK_SHARES: Final = (1e-3, 1.5)
 SERIAL_SHARES: Final = (0.0, 1.0)
 OWN_TIMES_S: Final = (0.0, 1_000.0)
 BOUND_SHARES: Final = Shares()
-# the middle of the usual planning factors (70-90 % and 40-60 %), and a millisecond a step for what is no kernel
 
 
 def step_time_of(
@@ -196,13 +227,8 @@ def step_time_of(
 ) -> StepTime:
     """A model's own work on a machine, at stated shares of its peaks.
 
-    Formula:  as Coefficients, of the work of one tensor-parallel rank; over N ranks fixed += all-reduces · latency and
-              per position += 2·(N - 1)/N · all-reduces · D · 2 bytes / link
-    Ignores:  sending that overlaps with computing
     Raises:   RequestError where a rate is not known, or the model does not divide over the devices
     """
-    if devices < 1:
-        raise RequestError(f"devices is {devices}; at least 1 is needed")
     ceiling = roof(machine, served.weights.linear_format, compute_format)
     bandwidth, peak = ceiling.bandwidth_bytes_per_s, ceiling.peak_flops_per_s
     if bandwidth is None or peak is None:
@@ -210,25 +236,61 @@ def step_time_of(
         raise RequestError(
             f"the {missing} of {machine.name} for {served.weights.format_name} weights is not known; give it"
         )
+    return step_time_at(served, Ceilings(bandwidth, peak), machine.name, shares, devices, link or link_of(machine))
+
+
+def step_time_at(
+    served: ServedModel,
+    ceilings: Ceilings,
+    machine: str,
+    shares: Shares = BOUND_SHARES,
+    devices: int = 1,
+    link: Link = UNKNOWN_LINK,
+) -> StepTime:
+    """The same at stated ceilings of one device, published or measured.
+
+    Formula:  as Coefficients, of the work of one tensor-parallel rank; over N ranks fixed += all-reduces · latency and
+              per position += 2·(N - 1)/N · all-reduces · D · 2 bytes / link; where the cache has a share of its own its bytes
+              count bandwidth / cache times, where attention has one its FLOPs count compute / attention times, windows
+              included; vector = (weights + experts that one position reads) / (bandwidth · vector share)
+    Ignores:  sending that overlaps with computing
+    Raises:   RequestError for no device, or where the model does not divide over them
+    """
+    if devices < 1:
+        raise RequestError(f"devices is {devices}; at least 1 is needed")
+    bandwidth, peak = ceilings.bandwidth_bytes_per_s, ceilings.compute_flops_per_s
     form = work_form(rank_of(served, devices))
-    fixed_s, position_s, notes = _sending(served.model, machine, devices, link)
+    reads = shares.bandwidth / (shares.cache or shares.bandwidth)
+    pairs = shares.compute / (shares.attention or shares.compute)
+    own = form.coefficients
+    fixed_s, position_s, notes = _sending(served.model, devices, link)
     coefficients = replace(
-        form.coefficients,
+        own,
+        read_bytes=own.read_bytes * reads,
+        flops_per_pair=own.flops_per_pair * pairs,
         bandwidth_bytes_per_s=bandwidth * shares.bandwidth,
         compute_flops_per_s=peak * shares.compute,
         serial_share=shares.serial,
         fixed_s=shares.fixed_s + fixed_s,
         sequence_s=shares.sequence_s,
         position_s=position_s,
+        vector_s=0.0 if shares.vector is None else _weights_of_one(own) / (bandwidth * shares.vector),
     )
-    is_bound = shares.is_bound and devices == 1
+    windows = tuple(
+        WindowWork(each.max_positions, each.read_bytes * reads, each.flops_per_pair * pairs) for each in form.windows
+    )
     return StepTime(
         coefficients,
-        form.windows,
-        origin=Origin.BOUND if is_bound else Origin.PREDICTED,
-        source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine.name}",
+        windows,
+        origin=Origin.BOUND if shares.is_bound and devices == 1 else Origin.PREDICTED,
+        source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine}",
         notes=(_said_shares(shares), *notes, *form.notes),
     )
+
+
+def _weights_of_one(work: Coefficients) -> float:
+    """Bytes of weights that a lone position reads."""
+    return work.weight_bytes + work.expert_bytes * (1 - work.expert_miss)
 
 
 def rank_of(served: ServedModel, devices: int) -> ServedModel:
@@ -242,13 +304,10 @@ def rank_of(served: ServedModel, devices: int) -> ServedModel:
     return replace(served, model=rank_model(served.model, devices), weights=weights)
 
 
-def _sending(
-    model: ModelSpec, machine: HardwareSpec, devices: int, link: Link | None
-) -> tuple[float, float, tuple[str, ...]]:
+def _sending(model: ModelSpec, devices: int, link: Link) -> tuple[float, float, tuple[str, ...]]:
     """Seconds a step and a position that all-reduces take, and what is assumed."""
     if devices == 1:
         return 0.0, 0.0, ()
-    link = link or link_of(machine)
     sent = count_all_reduce_bytes(model, _MANY_POSITIONS, devices) / _MANY_POSITIONS
     return count_all_reduces(model) * link.latency_s, sent / link.bytes_per_s, (link.note,)
 
@@ -260,7 +319,17 @@ def _said_shares(shares: Shares) -> str:
     if shares.is_bound:
         return "all of both peaks is reached, perfectly overlapped: no step is faster"
     on_top = f", {format_seconds(shares.fixed_s)} a step come on top" if shares.fixed_s else ""
-    return f"{format_fraction(shares.bandwidth)} of bandwidth and {format_fraction(shares.compute)} of compute are reached{on_top}"
+    besides = "".join(
+        f", {format_fraction(share)} of {what}"
+        for share, what in (
+            (shares.cache, "bandwidth where the cache is read"),
+            (shares.attention, "compute in attention"),
+            (shares.vector, "bandwidth where the weights are read once for every position"),
+        )
+        if share is not None
+    )
+    bandwidth, compute = format_fraction(shares.bandwidth), format_fraction(shares.compute)
+    return f"{bandwidth} of bandwidth and {compute} of compute are reached{besides}{on_top}"
 
 
 # --- what is expected of an engine --------------------------------------------------------------------------------

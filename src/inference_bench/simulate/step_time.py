@@ -44,11 +44,14 @@ class WindowWork:
 class Coefficients:
     """What a step moves and computes, how fast, and what it costs besides.
 
-    Formula:  t = max(m, c) + s·min(m, c) + fixed + per sequence·S + per position·P
+    Formula:  t = min(max(m, c) + s·min(m, c), vector·P + max(m', c') + s·min(m', c')) + fixed + per sequence·S + per position·P
               m = (weights + experts·(1 - q^P) + read·C + write·P + state·S + windows) / bandwidth
               c = (FLOPs·P + head FLOPs·S + attention FLOPs·A + windows) / compute
+              m' = m without weights and experts, c' = c without the FLOPs of positions and heads
     Where:    P positions, S sequences, C cached positions read, A attended pairs, q the chance that one position leaves an
-              expert out, s the share of the shorter arm that is not overlapped (0: a bound, 1: a sum)
+              expert out, s the share of the shorter arm that is not overlapped (0: a bound, 1: a sum); vector_s is what one
+              position takes in a kernel that reads the weights anew for each (0: there is no such kernel), which a step takes
+              where that is quicker
     Unit:     bytes, FLOPs, per second, seconds
     Raises:   RequestError for rates of zero or values below zero
     """
@@ -68,6 +71,7 @@ class Coefficients:
     fixed_s: float = 0.0
     sequence_s: float = 0.0
     position_s: float = 0.0
+    vector_s: float = 0.0
 
     def __post_init__(self) -> None:
         for each in fields(self):
@@ -100,6 +104,7 @@ _ORDER: Final = (
     "fixed_s",
     "sequence_s",
     "position_s",
+    "vector_s",
 )
 
 

@@ -87,14 +87,16 @@ class LoadCheck:
 class CapacityCheck:
     """The highest rate within objectives, predicted, and two runs that confirm it or do not.
 
-    Where:    is_confirmed: the run at the predicted rate keeps the objectives and the one above does not; None where a run
-              failed or the prediction is that none keeps them; measured_rate is the largest rate that is known to keep them
+    Where:    ttft_s and gap_s are the limits of a p99, None where none is set; is_confirmed: the run at the predicted rate
+              keeps the objectives and the one above does not; None where a run failed or the prediction is that none keeps
+              them; measured_rate is the largest rate that is known to keep them; crossing_rate is where a line through the
+              runs crosses the objectives, None where they do not lie on both sides of them
     Unit:     requests/s, seconds
     """
 
     objective: str
-    ttft_s: float
-    gap_s: float
+    ttft_s: float | None
+    gap_s: float | None
     predicted_rate: float | None
     interval: Interval | None
     at_rate: LoadRow | None
@@ -102,6 +104,14 @@ class CapacityCheck:
     is_confirmed: bool | None
     measured_rate: float | None
     reading: str
+    crossing_rate: float | None = None
+
+    @property
+    def error(self) -> float | None:
+        """The predicted rate over the one at which the runs cross the objectives, less one."""
+        if self.predicted_rate is None or not self.crossing_rate:
+            return None
+        return self.predicted_rate / self.crossing_rate - 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,11 +18,44 @@ from inference_bench.accounting.allocation.llama_cpp import llama_cpp_allocation
 from inference_bench.accounting.cache import CacheFormat, count_cache
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
+from inference_bench.engines.attach import attach
 from inference_bench.engines.base import EngineFigures, EngineIdentity, KVCacheKind
-from inference_bench.errors import UnknownNameError
+from inference_bench.errors import MeasurementError, UnknownNameError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import LayerType, LoadedModel, ModelSpec
+from inference_bench.measure.target import Target
 from inference_bench.verify.result import CacheCheck, ModelIdentity
+
+
+class Watch:
+    """Whether a server goes on serving what it served when it was first asked.
+
+    Raises:  ServerError where it does not answer
+    """
+
+    def __init__(self, target: Target) -> None:
+        self._server = attach(target.base_url, api_key=target.api_key)
+        self._target = target
+
+    def check(self) -> None:
+        """Ask again.
+
+        Raises:  MeasurementError where the model is another one now, ServerError where nothing answers
+        """
+        then, now = self._server, attach(self._target.base_url, api_key=self._target.api_key)
+        was, became = _said(then.identity, then.figures), _said(now.identity, now.figures)
+        if was != became:
+            raise MeasurementError(
+                f"the server changed what it serves during the run: {was} before, {became} now; measure again while nobody "
+                "changes it"
+            )
+
+
+def _said(identity: EngineIdentity, figures: EngineFigures) -> str:
+    """What a server says it serves, in words."""
+    params = "" if figures.num_params is None else f" of {figures.num_params:,} parameters"
+    version = "" if identity.version is None else f" {identity.version}"
+    return f"{identity.model_name!r}{params} on {identity.name or 'an unknown engine'}{version}"
 
 
 def identify_model(model: LoadedModel, weights: WeightCount, sha256: str | None) -> ModelIdentity:

@@ -15,13 +15,16 @@ from typing import Final
 
 from inference_bench.accounting.params import ParameterCount
 from inference_bench.accounting.weights import WeightCount
+from inference_bench.calibrate.steps.forms import StepCalibration
 from inference_bench.compare import BatchLine, ComparedPoint
 from inference_bench.engines.base import EngineFigures, EngineIdentity
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import ModelSpec
+from inference_bench.gap.parts import GapReading
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.metrics import Metrics
 from inference_bench.roofline import Roof
+from inference_bench.verify.closed_loop import CapacityCheck, LoadCheck, MemoryRow
 
 UNSTEADY: Final = "unsteady run"
 
@@ -81,6 +84,31 @@ class GroupMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class CpuShares:
+    """The processor time that client and engine took while the engine was measured; subtracted from nothing.
+
+    Formula:  share = CPU time / (wall time · cores)
+    Where:    engine_cpu_s is None where the engine's process is not ours
+    Unit:     seconds
+    """
+
+    wall_s: float
+    num_cores: int
+    client_cpu_s: float
+    engine_cpu_s: float | None
+
+    @property
+    def client_share(self) -> float:
+        """Of all the cores."""
+        return self.client_cpu_s / (self.wall_s * self.num_cores)
+
+    @property
+    def engine_share(self) -> float | None:
+        """Of all the cores; None where it is not known."""
+        return None if self.engine_cpu_s is None else self.engine_cpu_s / (self.wall_s * self.num_cores)
+
+
+@dataclass(frozen=True, slots=True)
 class ClientNumbers:
     """Evidence that the client was not the bottleneck; None where it was not measured."""
 
@@ -88,11 +116,16 @@ class ClientNumbers:
     loop_lag_p99_s: float | None
     floor_ttft_s: float | None
     floor_chunk_cpu_s: float | None
+    cpu: CpuShares | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyResult:
-    """One verification, whole."""
+    """One verification, whole.
+
+    Where:    calibration, gap, load and capacity are None where that part was not run or could not be, and notes say why;
+              profile_path is the saved profile of the calibration
+    """
 
     started_at: str
     elapsed_s: float
@@ -116,3 +149,9 @@ class VerifyResult:
     manifest_sha256: str
     versions: Mapping[str, str] = field(default_factory=dict)
     seed: int = 0
+    calibration: StepCalibration | None = None
+    gap: GapReading | None = None
+    load: LoadCheck | None = None
+    capacity: CapacityCheck | None = None
+    memory: tuple[MemoryRow, ...] = ()
+    profile_path: Path | None = None

@@ -19,34 +19,54 @@ from typing import Final
 
 from inference_bench import hub
 from inference_bench.accounting.params import count_params
+from inference_bench.engines.attach import AttachedServer, attach
 from inference_bench.engines.base import RunningServer
 from inference_bench.engines.embedded_model import ensure_embedded_model
-from inference_bench.engines.llama_cpp import AttachedServer, attach, start_llama_cpp
+from inference_bench.engines.model_files import ModelFiles, hash_model
+from inference_bench.engines.start import ENGINES, EngineSettings, start_engine
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import known_model, load_model
 from inference_bench.facts.models import LoadedModel
-from inference_bench.measure.files import sha256_of_file
+from inference_bench.facts.source import Source
 from inference_bench.measure.machine_identity import identify_machine
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format, loaded_weights
+from inference_bench.predict.step_cost import ServedModel
+from inference_bench.simulate.rate_search import Limits
+from inference_bench.verify.calibration_limits import LLAMA_CPP, SGLANG
 from inference_bench.verify.identity import engine_cache_format
-from inference_bench.verify.plan import PROBE_BUDGET_S, Plan
-from inference_bench.verify.points import Served
+from inference_bench.verify.plan import Plan
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
 _EXTRA_BODY: Final = {"cache_prompt": False, "ignore_eos": True}
 
 _PARAMETER_TOLERANCE: Final = 0.05  # some engines count tables that a config does not name
 
+_UNKNOWN_MACHINE: Final = HardwareSpec(
+    "a machine that was not named",
+    None,
+    None,
+    {},
+    Source("nothing is known of the machine that serves", "now"),
+    Origin.MEASURED,
+)
+
 Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """What to verify. None takes the default: the embedded engine and model, on this machine, probed."""
+    """What to verify. None takes the default: the embedded engine and model, on this machine, probed.
+
+    Where:    num_slots and context_tokens (of one sequence) are of a server that is started here, by default what the plan
+              needs; num_threads is every core that this program may use: on few cores the client then shares them, which the
+              result states, and with fewer threads every step is slower than the machine allows. objective is what the
+              capacity keeps, by default what an idle server reaches easily; runs_load False leaves out load and capacity
+    Unit:     seconds
+    """
 
     url: str | None = None
     model: str | None = None
@@ -56,12 +76,16 @@ class VerifyRequest:
     served_model: str | None = None
     endpoint: str = "completions"
     api_key: ApiKey | None = None
+    engine: str = LLAMA_CPP
     num_threads: int | None = None
+    num_slots: int | None = None
+    context_tokens: int | None = None
     plan: Plan = field(default_factory=Plan)
+    runs_load: bool = True
+    objective: Limits | None = None
     runs: Path = Path("runs")
     seed: int = 0
     timeout_s: float = 120.0
-    probe_budget_s: float = PROBE_BUDGET_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +95,16 @@ class Session:
     request: VerifyRequest
     model: LoadedModel
     path: Path | None
-    sha256: str | None
+    files: ModelFiles | None
     folder: RunFolder
     attached: AttachedServer | None
+    machine: HardwareSpec | None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_probed(self) -> bool:
+        """Whether the machine that serves is this one, and its ceilings are to be measured."""
+        return self.machine is None
 
     @contextmanager
     def serve(self, say: Progress) -> Iterator[RunningServer]:
@@ -84,17 +115,10 @@ class Session:
         if self.attached is not None or self.path is None:
             yield self._attached()
             return
-        request, fmt = self.request, cache_format(self.request.cache)
-        with start_llama_cpp(
-            self.path,
-            context_tokens_total=request.plan.max_context_tokens * max(request.plan.concurrencies),
-            num_slots=max(request.plan.concurrencies),
-            num_threads=request.num_threads or identify_machine().num_usable_cores,
-            log_path=self.folder.path / "engine.log",
-            cache_type_k=_ggml_name(fmt.keys.name),
-            cache_type_v=_ggml_name(fmt.values.name),
-            progress=say,
-            model_sha256=self.sha256,
+        log_path = self.folder.path / "engine.log"
+        settings = _settings(self.request)
+        with start_engine(
+            self.request.engine, self.path, settings, log_path=log_path, progress=say, model_files=self.files
         ) as server:
             yield server
 
@@ -104,44 +128,74 @@ class Session:
         return self.attached
 
 
+def _settings(request: VerifyRequest) -> EngineSettings:
+    """How the server is started: with room for the sweep, and no more."""
+    fmt = cache_format(request.cache) if request.cache or request.engine == LLAMA_CPP else None
+    has_threads = request.engine != SGLANG
+    return EngineSettings(
+        context_tokens=request.context_tokens or request.plan.context_tokens,
+        num_slots=request.num_slots or request.plan.num_slots,
+        num_threads=(request.num_threads or identify_machine().num_usable_cores) if has_threads else None,
+        cache_type_k=None if fmt is None else _ggml_name(fmt.keys.name),
+        cache_type_v=None if fmt is None else _ggml_name(fmt.values.name),
+    )
+
+
 def prepare(request: VerifyRequest, say: Progress) -> Session:
     """Find the model and the server, and make the run folder.
 
     Raises:  RequestError, UnknownNameError, ModelFileError, DownloadError, ServerError, StorageError
     """
-    if request.num_threads is not None and request.num_threads < 1:
-        raise RequestError(f"{request.num_threads} threads cannot run anything; ask for 1 or more")
-    if request.url is None:
-        if request.machine is not None and request.machine.origin is Origin.PUBLISHED:
-            raise RequestError(
-                f"the embedded engine runs on this machine, not on {request.machine.name}; leave the machine out to have "
-                "this one probed, or give the address of a server that runs there"
-            )
-        return Session(request, *_own_model(request, say), RunFolder.create(request.runs, "verify"), None)
-    is_here = Target(request.url).address.is_this_machine
-    if request.machine is None and not is_here:
+    for what, count in (
+        ("threads", request.num_threads),
+        ("slots", request.num_slots),
+        ("positions of context", request.context_tokens),
+    ):
+        if count is not None and count < 1:
+            raise RequestError(f"{count} {what} cannot serve anything; ask for 1 or more")
+    return _to_start(request, say) if request.url is None else _to_attach(request, request.url, say)
+
+
+def _to_start(request: VerifyRequest, say: Progress) -> Session:
+    if request.machine is not None and request.machine.origin is Origin.PUBLISHED:
         raise RequestError(
-            f"{request.url} is on another machine; name that machine to have its ceilings to compare with"
+            f"an engine that is started here runs on this machine, not on {request.machine.name}; leave the machine out to "
+            "have this one probed, or give the address of a server that runs there"
         )
-    say(f"asking {request.url} what it serves")
-    attached = attach(request.url, api_key=request.api_key)
+    if request.engine not in ENGINES:
+        raise UnknownNameError(f"no engine {request.engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
+    model, path, files = _own_model(request, say)
+    return Session(request, model, path, files, RunFolder.create(request.runs, "verify"), None, request.machine)
+
+
+def _to_attach(request: VerifyRequest, url: str, say: Progress) -> Session:
+    is_here = Target(url).address.is_this_machine
+    say(f"asking {url} what it serves")
+    attached = attach(url, api_key=request.api_key)
     model, path = _served_model(request, attached, is_here)
-    sha256 = sha256_of_file(path) if path else None
-    return Session(request, model, path, sha256, RunFolder.create(request.runs, "verify"), attached)
+    files = hash_model(path, say) if path else None
+    machine, notes = request.machine, tuple[str, ...]()
+    if machine is None and not is_here:
+        machine = _UNKNOWN_MACHINE
+        notes = (
+            f"{url} is on another machine, which was not named: its ceilings are not known, so that no bound stands beside a time",
+        )
+    return Session(request, model, path, files, RunFolder.create(request.runs, "verify"), attached, machine, notes)
 
 
-def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, str]:
-    """The file the embedded engine serves: the one that was named, or the embedded model."""
-    if request.model is None:
+def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, ModelFiles | None]:
+    """What an engine started here serves: the file or folder that was named, or the embedded model."""
+    if request.model is None and request.engine == LLAMA_CPP:
         embedded = ensure_embedded_model(progress=say)
         model = load_model(str(embedded.path))
-        return replace(model, spec=replace(model.spec, name=embedded.name)), embedded.path, embedded.sha256
-    path = Path(request.model)
-    if path.suffix != ".gguf":
-        raise RequestError(f"the embedded engine serves .gguf files; {request.model!r} is not one")
-    model = load_model(str(path))
-    say(f"hashing {path.name}")
-    return model, path, sha256_of_file(path)
+        files = ModelFiles({embedded.path.name: embedded.sha256}, embedded.sha256)
+        return replace(model, spec=replace(model.spec, name=embedded.name)), embedded.path, files
+    wanted = ".gguf files" if request.engine == LLAMA_CPP else "folders as Transformers writes them"
+    path = Path(request.model or "")
+    if request.model is None or not (path.suffix == ".gguf" if request.engine == LLAMA_CPP else path.is_dir()):
+        named = "none was named" if request.model is None else f"{request.model!r} is not one"
+        raise RequestError(f"{request.engine} serves {wanted}; {named}")
+    return load_model(str(path)), path, hash_model(path, say)
 
 
 def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool) -> tuple[LoadedModel, Path | None]:
@@ -158,7 +212,8 @@ def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool)
         return LoadedModel(known_model(name)), None
     except UnknownNameError:
         raise RequestError(
-            f"the server says it serves {name[:80]!r}, which is not a known model; name the model"
+            f"the server says it serves {name[:80]!r}, which is not a known model; name the model: without its shape no bytes "
+            "and no FLOPs of a step are certain"
         ) from None
 
 
@@ -177,13 +232,13 @@ def _ggml_name(name: str) -> str:
     return name if name == "bf16" else name.replace("fp", "f")
 
 
-def served_by(request: VerifyRequest, model: LoadedModel, server: RunningServer) -> Served:
+def served_by(request: VerifyRequest, model: LoadedModel, server: RunningServer) -> ServedModel:
     """What the server computes with: the formats that were named, or those of the file and of the engine's own log.
 
     Raises:  UnknownNameError, RequestError
     """
     fmt = cache_format(request.cache) if request.cache else engine_cache_format(server.figures)
-    return Served(model.spec, loaded_weights(model, request.weights), fmt or cache_format(None))
+    return ServedModel(model.spec, loaded_weights(model, request.weights), fmt or cache_format(None))
 
 
 def target_of(request: VerifyRequest, server: RunningServer) -> Target:

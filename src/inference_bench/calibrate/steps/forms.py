@@ -34,7 +34,7 @@ class StepParameter:
     """One fitted number.
 
     Where:    name is that of a field of Shares, or request_s (what a request takes besides its steps); interval is None where
-              the sweep does not tell it from others, and note says so in words
+              the sweep does not tell it from others, and note says so in words; is_assumed says that it was not free at all
     Unit:     a fraction of the measured ceiling, or seconds (name ends in _s)
     """
 
@@ -42,6 +42,7 @@ class StepParameter:
     value: float
     interval: Interval | None
     note: str = ""
+    is_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,8 @@ class FittedObservation:
 class StepCandidate:
     """A formula that was tried.
 
-    Where:    errors are medians of |error|; None without such observations; num_parameters are those that were free
+    Where:    errors are medians of |error|, held_out_mean their mean, each counted as 50 % at most, by which candidates are
+              chosen and sorted; None without such observations; num_parameters are those that were free
     """
 
     form: StepForm
@@ -73,6 +75,7 @@ class StepCandidate:
     held_out_error: float | None
     held_out_p90: float | None
     worst_held_out: float | None
+    held_out_mean: float | None = None
 
     @property
     def num_parameters(self) -> int:
@@ -85,7 +88,11 @@ class StepCalibration:
     """The formula that is right on what it was not fitted to, with its numbers.
 
     Where:    shares are of the ceilings in `bandwidth_bytes_per_s` and `compute_flops_per_s`; request_s is what a request takes
-              besides its steps; step_time is the simulator's; observations holds every one, held out or not
+              besides its steps; step_time is the simulator's; observations holds every one, held out or not. held_out_error,
+              held_out_p90 and worst_held_out are of steps by which neither numbers nor formula were chosen (see choosing):
+              the median, the 90th percentile and the largest of |error|; None where too few were held out. error_by_kind are
+              medians of |error| over the held-out steps of a kind, over all of them where none was held out. candidates are
+              sorted by their mean |error| on held-out steps, the least first
     """
 
     served: ServedModel = field(repr=False)
@@ -103,11 +110,32 @@ class StepCalibration:
     reading: tuple[str, ...]
     notes: tuple[str, ...]
     profile: StepProfile
+    held_out_p90: float | None = None
+    worst_held_out: float | None = None
+
+    @property
+    def chosen(self) -> StepCandidate:
+        """The formula that was chosen, among those that were tried."""
+        free = frozenset(each.name for each in self.parameters if not each.is_assumed)
+        return next(each for each in self.candidates if each.form is self.form and frozenset(each.free) == free)
+
+    def best_of_each_form(self) -> tuple[StepCandidate, ...]:
+        """Of each form the formula with the least error on held-out steps, the least first; of the chosen form the chosen one."""
+        best = {each.form: each for each in reversed(self.candidates)} | {self.form: self.chosen}
+        return tuple(each for each in self.candidates if best[each.form] is each)
 
     def predict_s(self, observation: StepObservation) -> float:
         """What the formula says of a step.
 
         Unit:  seconds
         """
-        steps_s = sum(self.step_time.step_s(batch) for batch in observation.batches)
-        return steps_s + (self.request_s if observation.includes_request else 0.0)
+        return predict_step_s(self.step_time, self.request_s, observation)
+
+
+def predict_step_s(step_time: StepTime, request_s: float, observation: StepObservation) -> float:
+    """What a formula says of a step: all its batches, and the request where its time holds one.
+
+    Unit:  seconds
+    """
+    steps_s = sum(step_time.step_s(batch) for batch in observation.batches)
+    return steps_s + (request_s if observation.includes_request else 0.0)

@@ -25,6 +25,7 @@ SERIAL_SHARE: Final = 11
 FIXED_S: Final = 12
 SEQUENCE_S: Final = 13
 POSITION_S: Final = 14
+VECTOR_S: Final = 15
 
 NO_TABLE: Final = (0.0,)
 # a table: [number of values in all, shared seconds, decode grid, prefill grid]; a grid: [rows, columns, row axis, column axis, values]
@@ -55,9 +56,21 @@ def step_seconds(
     besides = constant_seconds(coefficients, positions, sequences)
     memory = (bytes_before + coefficients[READ_BYTES] * cached + extra_bytes) / coefficients[BANDWIDTH]
     compute = (flops_before + coefficients[FLOPS_PAIR] * pairs + extra_flops) / coefficients[COMPUTE]
+    seconds = overlapped(memory, compute, coefficients[SERIAL_SHARE])
+    if coefficients[VECTOR_S] > 0.0:
+        bytes_before = moved_bytes(coefficients, positions, sequences)
+        memory = (bytes_before + coefficients[READ_BYTES] * cached + extra_bytes) / coefficients[BANDWIDTH]
+        compute = (coefficients[FLOPS_PAIR] * pairs + extra_flops) / coefficients[COMPUTE]
+        by_vector = coefficients[VECTOR_S] * positions
+        seconds = min(seconds, by_vector + overlapped(memory, compute, coefficients[SERIAL_SHARE]))
+    return seconds + besides
+
+
+def overlapped(memory: float, compute: float, serial_share: float) -> float:
+    """Memory and compute time together: the longer, and of the shorter what is not overlapped."""
     if memory >= compute:
-        return memory + coefficients[SERIAL_SHARE] * compute + besides
-    return compute + coefficients[SERIAL_SHARE] * memory + besides
+        return memory + serial_share * compute
+    return compute + serial_share * memory
 
 
 def constant_bytes(coefficients: Sequence[float], positions: int, sequences: int) -> float:
@@ -67,6 +80,11 @@ def constant_bytes(coefficients: Sequence[float], positions: int, sequences: int
         # a float exponent: compiled, a whole one would be multiplied out and differ in the last bit
         total += coefficients[EXPERT_BYTES] * (1.0 - coefficients[EXPERT_MISS] ** float(positions))
     return total
+
+
+def moved_bytes(coefficients: Sequence[float], positions: int, sequences: int) -> float:
+    """Those of them that are no weights."""
+    return coefficients[WRITE_BYTES] * positions + coefficients[STATE_BYTES] * sequences
 
 
 def constant_flops(coefficients: Sequence[float], positions: int, sequences: int) -> float:

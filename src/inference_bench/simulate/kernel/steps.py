@@ -18,11 +18,14 @@ from inference_bench.simulate.kernel.pricing import (
     FLOPS_PAIR,
     READ_BYTES,
     SERIAL_SHARE,
+    VECTOR_S,
     attended_pairs,
     cached_reads,
     constant_bytes,
     constant_flops,
     constant_seconds,
+    moved_bytes,
+    overlapped,
     step_seconds,
 )
 from inference_bench.simulate.kernel.state import (
@@ -251,6 +254,10 @@ def decode(s: State) -> None:
     bytes_before = constant_bytes(s.coefficients, num_decoders, num_decoders)
     flops_before = constant_flops(s.coefficients, num_decoders, num_decoders)
     besides = constant_seconds(s.coefficients, num_decoders, num_decoders)
+    by_vector, bytes_moved = (
+        s.coefficients[VECTOR_S] * num_decoders,
+        moved_bytes(s.coefficients, num_decoders, num_decoders),
+    )
     read_bytes, pair_flops = s.coefficients[READ_BYTES], s.coefficients[FLOPS_PAIR]
     bandwidth, compute_rate, serial = s.coefficients[BANDWIDTH], s.coefficients[COMPUTE], s.coefficients[SERIAL_SHARE]
     most_blocks = (s.counter[MEMORY] - s.counter[STATE_OF_SEQUENCE] * num_decoders) // max(1, s.block_bytes[0])
@@ -271,10 +278,12 @@ def decode(s: State) -> None:
         memory = (bytes_before + read_bytes * (context - num_decoders)) / bandwidth
         compute = (flops_before + pair_flops * context) / compute_rate
         before = now
-        if memory >= compute:
-            now += memory + serial * compute + besides
-        else:
-            now += compute + serial * memory + besides
+        seconds = memory + serial * compute if memory >= compute else compute + serial * memory
+        if by_vector > 0.0:
+            memory = (bytes_moved + read_bytes * (context - num_decoders)) / bandwidth
+            compute = pair_flops * context / compute_rate
+            seconds = min(seconds, by_vector + overlapped(memory, compute, serial))
+        now += seconds + besides
         gap = now - before
         gaps[place] = gap
         gap_counts[place] = num_decoders

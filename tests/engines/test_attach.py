@@ -4,14 +4,14 @@ import json
 import socket
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from engines.fake_server import FakeServer
+from inference_bench.engines.answers import ask_server
+from inference_bench.engines.attach import attach
 from inference_bench.engines.base import EngineFigures
-from inference_bench.engines.llama_cpp import attach
-from inference_bench.engines.llama_cpp_report import ask_server
 from inference_bench.errors import RequestError, ServerError
 from inference_bench.measure.target import ApiKey, Target
 
@@ -28,52 +28,13 @@ MODELS = {
     ],
 }
 PROPS = {
-    "default_generation_settings": {"n_ctx": 1024},
+    "default_generation_settings": {"n_ctx": 1024, "params": {"speculative.types": "none", "temperature": 0.8}},
     "total_slots": 4,
+    "model_ftype": "Q4_1",
     "model_path": "/models/SmolLM2-135M-Instruct.Q4_1.gguf",
     "build_info": "b0-unknown",
 }
 SLOTS = [{"id": number, "n_ctx": 1024, "is_processing": False} for number in range(4)]
-
-
-class FakeServer:
-    """Answers fixed texts, and remembers what it was sent."""
-
-    def __init__(self) -> None:
-        self.replies: dict[str, tuple[int, str, bytes]] = {}
-        self.requests: list[tuple[str, str, dict[str, str], bytes]] = []
-        fake = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_GET(self) -> None:
-                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-                fake.requests.append((self.command, self.path, dict(self.headers), body))
-                status, kind, content = fake.replies.get(self.path, (404, "text/plain", b"no"))
-                self.send_response(status)
-                self.send_header("Content-Type", kind)
-                self.send_header("Content-Length", str(len(content)))
-                if status == 302:
-                    self.send_header("Location", "/v1/models")
-                self.end_headers()
-                self.wfile.write(content)
-
-            do_POST = do_GET
-
-            def log_message(self, format: str, *arguments: object) -> None:
-                pass
-
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
-        self._thread.start()
-
-    def say(self, path: str, value: Any) -> None:
-        self.replies[path] = (200, "application/json", json.dumps(value).encode())
-
-    def close(self) -> None:
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
 
 
 @pytest.fixture
@@ -96,6 +57,8 @@ def test_a_llama_cpp_server_is_identified_with_the_figures_it_reports(server: Fa
     assert figures.context_tokens_total is None, (
         "it depends on whether the slots share one cache, which is not reported"
     )
+    assert (figures.quantization, figures.speculation) == ("Q4_1", "none")
+    assert (figures.prefix_cache, figures.token_budget) == (None, None), "it does not say"
     assert figures.read_from["num_slots"] == "/props total_slots"
     assert attached.is_running()
 
@@ -134,6 +97,36 @@ def test_answers_of_the_wrong_shape_give_no_figure(server: FakeServer, name: str
     server.say("/v1/models", {"data": [{"id": "m", "meta": {"n_params": 1.5, "size": None}}]})
     server.say("/props", props)
     assert attach(server.url).figures == EngineFigures()
+
+
+@pytest.mark.parametrize(
+    ("kind", "content"),
+    [
+        ("text/html", b"<html>hello</html>"),
+        ("application/json", json.dumps(PROPS).encode()[:-9]),
+        ("application/json", b"[" + b"0," * 9_000_000 + b"0]"),  # 18 MB
+        ("application/json", b""),
+        ("application/json", b'{"total_slots": NaN}'),
+        ("application/json", b"\xff\xfe\x00"),
+    ],
+    ids=["a page", "half an answer", "18 MB", "nothing", "no number", "no text"],
+)
+def test_an_answer_that_is_none_costs_its_figures_and_nothing_else(
+    server: FakeServer, kind: str, content: bytes
+) -> None:
+    server.say("/v1/models", MODELS)
+    server.replies["/props"] = (200, kind, content)
+    attached = attach(server.url)
+    assert (attached.identity.name, attached.identity.model_path) == ("llama.cpp", None)
+    assert set(attached.figures.read_from) == {"num_params", "model_bytes", "n_ctx_train"}
+
+
+def test_a_list_of_models_beyond_reason_is_refused_in_one_line(server: FakeServer) -> None:
+    server.replies["/v1/models"] = (200, "application/json", b'{"data": [' + b"0," * 9_000_000 + b"0]}")
+    with pytest.raises(ServerError) as caught:
+        attach(server.url)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 300
 
 
 def test_the_address_may_end_in_v1_or_a_slash_and_keep_a_path(server: FakeServer) -> None:

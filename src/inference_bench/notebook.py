@@ -1,0 +1,110 @@
+"""How does a finished run look in a notebook? Its whole page inside a cell, apart from everything else on it.
+
+In:   a VerifyResult, or the folder of a finished run of `verify` or `load`
+Out:  an object with `_repr_html_`, as Jupyter, marimo and VS Code ask for, and the text of a terminal
+Leaves out: what the page says (report), measuring (verify)
+Read next by: whoever works in a notebook.
+
+The page is the `srcdoc` of a sandboxed frame: it can run nothing and load nothing, its style touches nothing outside, and
+the notebook's own touches nothing inside.
+"""
+
+from __future__ import annotations
+
+import html
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from inference_bench.errors import RequestError, RunFolderError
+from inference_bench.render import svg_or_none
+from inference_bench.report.saved_load import saved_load, saved_text
+from inference_bench.report.text import printable, wrap
+from inference_bench.report.text_result import verify_text
+from inference_bench.report.verify_html import verify_html
+from inference_bench.units import MEBI
+from inference_bench.verify.result import VerifyResult
+from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result, read_text
+
+_HEIGHT_PX: Final = 720
+_LEAST_PX, _MOST_PX = 100, 20_000
+_MOST_PAGE_BYTES: Final = 64 * MEBI
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A run as a cell shows it.
+
+    Where:  page is the whole document, None where the run has none; then the cell shows the text
+    """
+
+    title: str
+    text: str
+    page: str | None
+    height_px: int = _HEIGHT_PX
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own, without scripts and without any connection."""
+        if self.page is None:
+            return f"<pre>{html.escape(self.text)}</pre>"
+        return (
+            f'<iframe title="{html.escape(self.title)}" sandbox="" srcdoc="{html.escape(_linked(self.page))}" '
+            f'style="width:100%;height:{self.height_px}px;border:0"></iframe>'
+        )
+
+    def __repr__(self) -> str:
+        return self.text
+
+
+def show(run: VerifyResult | str | os.PathLike[str], height_px: int = _HEIGHT_PX) -> Shown:
+    """A finished run for the last line of a notebook cell.
+
+    Where:   run is what verify_server gave, or the folder of a run
+    Raises:  RunFolderError for a folder that holds no run; RequestError for a height that no cell has
+    """
+    if not _LEAST_PX <= height_px <= _MOST_PX:
+        raise RequestError(
+            f"a height of {height_px} pixels is asked for; it must lie between {_LEAST_PX} and {_MOST_PX}"
+        )
+    if isinstance(run, VerifyResult):
+        title = printable(f"{run.model.spec.name} on {run.machine.name}")
+        return Shown(title, verify_text(run), verify_html(run, svg_or_none()), height_px)
+    folder = Path(run)
+    return Shown(printable(f"run {folder.name}"), _text(folder), _page(folder), height_px)
+
+
+def _text(folder: Path) -> str:
+    """What was printed of the run; of one without that, what its result or its raw samples say."""
+    if (text := read_text(folder)) is not None:
+        return "\n".join(map(printable, text.split("\n")))
+    if (folder / RESULT_FILE).is_file() and (said := _reading(read_result(folder))):
+        return said
+    return saved_text(saved_load(folder), False)
+
+
+def _reading(result: Mapping[str, Any]) -> str:
+    lines = result.get("reading")
+    return "\n".join(wrap(printable(str(line))) for line in (lines if isinstance(lines, list) else ()))
+
+
+def _page(folder: Path) -> str | None:
+    """The page that the run left; None without one.
+
+    Raises:  RunFolderError for a file that cannot be a page of ours
+    """
+    path = folder / REPORT_FILE
+    if not path.is_file():
+        return None
+    try:
+        if path.stat().st_size > _MOST_PAGE_BYTES:
+            raise RunFolderError(f"{printable(path.name)} in {printable(folder.name)} is too large to be a report")
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise RunFolderError(f"{printable(path.name)} in {printable(folder.name)} cannot be read: {error}") from None
+
+
+def _linked(page: str) -> str:
+    """The page with links to its own sections: inside a frame they would lead to the notebook instead."""
+    return page.replace('href="#', 'href="about:srcdoc#')

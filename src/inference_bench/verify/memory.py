@@ -1,0 +1,193 @@
+"""Is the memory that was counted the memory that an engine says it set aside? To the byte, cell, block and token.
+
+In:   a server's identity and figures, the model it serves
+Out:  MemoryRows, each our count beside the engine's
+Leaves out: weights and working buffers; which memory a GPU has left for the cache, which its engine measures
+Read next by: flow, memory_table (the same for several settings).
+
+Ours is counted from the settings a server was started with, where this program started it, and from its own figures
+otherwise. A size that an engine prints rounded agrees where our exact count would be printed as the same digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAllocation, LayerAllocation
+from inference_bench.accounting.allocation.llama_cpp import DEFAULT_MICRO_BATCH, llama_cpp_allocation
+from inference_bench.accounting.allocation.vllm import DEFAULT_IN_FLIGHT_TOKENS, VllmSettings, vllm_allocation
+from inference_bench.accounting.cache import CacheFormat
+from inference_bench.engines.base import EngineFigures, EngineIdentity, KVBuffer, KVCacheKind, PrintedSize
+from inference_bench.errors import RequestError, UnknownNameError
+from inference_bench.facts.formats import number_format
+from inference_bench.facts.models import LayerType, ModelSpec
+from inference_bench.units import format_count
+from inference_bench.verify.closed_loop import MemoryRow
+
+_WINDOWED: Final = (LayerType.SLIDING_ATTENTION, LayerType.CHUNKED_ATTENTION)
+_KIND_NAMES: Final = {
+    KVCacheKind.FULL: "cache",
+    KVCacheKind.SLIDING: "cache of the layers with a window",
+    KVCacheKind.INDEX: "cache of the index keys",
+}
+
+
+def memory_rows(
+    identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, *, setting: str | None = None
+) -> tuple[MemoryRow, ...]:
+    """What one server says it set aside for the cache, beside our count; nothing where it says too little to count.
+
+    Where:    `setting` names how it was started, where that is not plain from its figures
+    """
+    try:
+        if identity.name == "llama.cpp":
+            return tuple(_llama_cpp_rows(identity, figures, model, setting))
+        if identity.name == "vllm":
+            return tuple(_vllm_rows(identity, figures, model, setting))
+    except (RequestError, UnknownNameError):
+        return ()  # a design, or a format, whose layout is not counted
+    return ()
+
+
+# ── llama.cpp: cells in streams ────────────────────────────────────────────────────────────────────
+
+
+def _llama_cpp_rows(
+    identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
+) -> Iterator[MemoryRow]:
+    asked = identity.flags
+    total, slots = _number(asked, "context_tokens_total") or figures.context_tokens_total, figures.num_slots
+    fmt = _format(
+        _text(asked, "cache_type_k") or figures.cache_type_k, _text(asked, "cache_type_v") or figures.cache_type_v
+    )
+    if fmt is None or total is None or slots is None or not figures.kv_buffers + figures.state_buffers:
+        return
+    ours = llama_cpp_allocation(
+        model,
+        fmt,
+        total,
+        slots,
+        unified=bool(asked.get("kv_unified", figures.kv_unified)),
+        micro_batch=_number(asked, "max_micro_batch_tokens") or figures.micro_batch or DEFAULT_MICRO_BATCH,
+        full_size_window=bool(asked.get("swa_full", False)),
+        flash_attention=figures.flash_attention is not False,
+    )
+    unified = "one shared by all" if figures.kv_unified else "one for each"
+    named = setting or f"{format_count(total)} tokens on {slots} slots, cache {unified}, {fmt.name}"
+    extra = max((layer.cells * layer.streams for layer in ours.layers if layer.holds != STATE), default=total) - total
+    more = f": {format_count(extra)} cells more than the {format_count(total)} tokens asked for" if extra > 0 else ""
+    cells = _Rows("llama.cpp", named, f"{ours.rule}{more}")
+    printed = {buffer.kind: buffer for buffer in figures.kv_buffers if buffer.layers}
+    for kind, buffer in printed.items():
+        yield from _buffer_rows(cells, _KIND_NAMES[kind], buffer, _layers_of(ours, kind, printed))
+    for state in figures.state_buffers:
+        yield cells.of_size("recurrent states", ours.state_bytes, state.size)
+    if figures.context_tokens_per_slot is not None:
+        yield cells.of_count(
+            "context of a slot", "tokens", ours.context_tokens_per_sequence, figures.context_tokens_per_slot
+        )
+
+
+def _buffer_rows(rows: _Rows, name: str, buffer: KVBuffer, layers: Sequence[LayerAllocation]) -> Iterator[MemoryRow]:
+    yield rows.of_size(name, sum(layer.num_bytes for layer in layers), buffer.size)
+    cells = max((layer.cells * layer.streams for layer in layers), default=0)
+    yield rows.of_count(name, "cells", cells, buffer.total_cells)
+
+
+def _layers_of(
+    ours: EngineAllocation, kind: KVCacheKind, printed: Mapping[KVCacheKind, KVBuffer]
+) -> list[LayerAllocation]:
+    """The layers whose cells lie in the engine's cache of one kind."""
+
+    def kind_of(layer: LayerAllocation) -> KVCacheKind:
+        if layer.holds == INDEX_KEYS:
+            return KVCacheKind.INDEX
+        own = layer.layer_type in _WINDOWED and KVCacheKind.SLIDING in printed
+        return KVCacheKind.SLIDING if own else KVCacheKind.FULL
+
+    return [layer for layer in ours.layers if layer.holds != STATE and kind_of(layer) is kind]
+
+
+# ── vLLM: blocks out of one pool ───────────────────────────────────────────────────────────────────
+
+
+def _vllm_rows(
+    identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
+) -> Iterator[MemoryRow]:
+    asked = identity.flags
+    block = _number(asked, "block-size") or figures.block_tokens
+    length, least, most = figures.max_model_len, *_cache_range(identity, figures)
+    fmt = _format(figures.cache_type_k, figures.cache_type_v)
+    if fmt is None or block is None or length is None or least is None or most is None:
+        return
+    settings = VllmSettings(
+        block_tokens=block,
+        in_flight_tokens=figures.token_budget or DEFAULT_IN_FLIGHT_TOKENS,
+        tensor_parallel=_number(asked, "tensor-parallel-size") or 1,
+    )
+    ours = vllm_allocation(model, fmt, length, settings=settings)
+    pool = ours.pool
+    if pool is None:
+        return
+    fewest, blocks = pool.count_blocks(least), pool.count_blocks(most)
+    if figures.num_blocks is not None and fewest <= figures.num_blocks <= blocks:
+        blocks = figures.num_blocks  # what is printed rounded leaves several open
+    left = most - blocks * pool.bytes_per_block
+    rule = f"{ours.rule}; {format_count(pool.bytes_per_block)} bytes a block" + (
+        f", {format_count(left)} bytes stay unused" if least == most else f", {format_count(fewest)} blocks at least"
+    )
+    named = setting or f"{format_count(most)} bytes in blocks of {block} tokens, {fmt.name}"
+    rows = _Rows("vllm", named, rule)
+    yield rows.of_count("cache", "blocks", blocks, figures.num_blocks)
+    per_request = f"{format_count(pool.admission_blocks)} blocks for a request of {format_count(length)} tokens"
+    tokens = int(blocks / pool.admission_blocks * length)
+    yield _Rows("vllm", named, f"whole requests of the longest length: {per_request}").of_count(
+        "cache", "tokens", tokens, figures.kv_tokens
+    )
+
+
+def _cache_range(identity: EngineIdentity, figures: EngineFigures) -> tuple[int | None, int | None]:
+    """The least and the most bytes the cache was given: the same where they are known exactly."""
+    exact = _number(identity.flags, "kv-cache-memory-bytes") or figures.cache_bytes
+    return (exact, exact) if exact is not None else figures.cache_range_bytes or (None, None)
+
+
+# ── rows ───────────────────────────────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Rows of one setting under one rule."""
+
+    engine: str
+    setting: str
+    rule: str
+
+    def of_size(self, what: str, predicted: int, printed: PrintedSize) -> MemoryRow:
+        """Bytes beside a printed size."""
+        difference = 0 if printed.agrees_with(predicted) else predicted - printed.nearest_bytes
+        return MemoryRow(self.engine, self.setting, what, "bytes", predicted, str(printed), difference, self.rule)
+
+    def of_count(self, what: str, unit: str, predicted: int, reported: int | None) -> MemoryRow:
+        """A count beside a count."""
+        difference = None if reported is None else predicted - reported
+        shown = format_count(reported)
+        return MemoryRow(self.engine, self.setting, what, unit, predicted, shown, difference, self.rule)
+
+
+def _number(flags: Mapping[str, object], name: str) -> int | None:
+    value = flags.get(name)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _text(flags: Mapping[str, object], name: str) -> str | None:
+    value = flags.get(name)
+    return value if isinstance(value, str) else None
+
+
+def _format(keys: str | None, values: str | None) -> CacheFormat | None:
+    if keys is None or values is None:
+        return None
+    return CacheFormat(*(number_format("fp8" if name.startswith("fp8_e") else name) for name in (keys, values)))
