@@ -33,6 +33,10 @@ MISSED: Final = 1
 
 def run(options: argparse.Namespace) -> int:
     """Measure, write the report, and say where it is; 1 where an objective that was asked for is kept at no rate."""
+    if options.matrix:
+        from inference_bench.cli.matrix import run_matrix
+
+        return run_matrix(options)
     request = request_from(options)
     if options.save_profile:
         require_writable_name(options.save_profile, "profile file")

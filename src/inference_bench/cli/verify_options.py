@@ -38,6 +38,12 @@ def _add_extent(parser: argparse.ArgumentParser) -> None:
     extent = group.add_mutually_exclusive_group()
     extent.add_argument("--quick", action="store_true", help="fewer steps and one short load: about a minute")
     extent.add_argument("--thorough", action="store_true", help="more steps, three times as long: about ten minutes")
+    group.add_argument(
+        "--matrix",
+        metavar="AXIS=VALUE,VALUE",
+        nargs="+",
+        help="the same model in several formats, caches and engines, such as: weights=q4_1,f16 kv=f16,q8_0 engine=llama.cpp,vllm",
+    )
     group.add_argument("--no-load", action="store_true", help="measure and fit steps, and run no load")
     group.add_argument(
         "--ttft-p99",

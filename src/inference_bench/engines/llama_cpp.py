@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import re
+import subprocess
 import sys
 import time
 from dataclasses import asdict
@@ -152,6 +153,20 @@ def _check(config: HostConfig) -> None:
 
 def _command(config: HostConfig) -> list[str]:
     return [sys.executable, "-P", "-m", llama_cpp_host.__name__, config.to_json()]
+
+
+def knows_a_card() -> bool:
+    """Whether the installed llama.cpp sees a graphics card; asked in a process of its own, as its drivers stay loaded.
+
+    Ignores:  builds that see a card and are told to leave it alone
+    """
+    question = "import xllamacpp as x; print(any('CPU' not in str(d['type']) for d in x.get_device_info()))"
+    try:
+        command = [sys.executable, "-P", "-c", question]
+        done = subprocess.run(command, capture_output=True, timeout=_ASK_S, env=_environment(), check=False)
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return done.stdout.strip().endswith(b"True")
 
 
 def _environment() -> dict[str, str]:

@@ -180,6 +180,7 @@ class _Load:
 
 
 async def sample_lag(lags_s: list[float], receipts: Receipts, clock: Callable[[], float]) -> None:
+    """How late this thread's event loop wakes, again and again until it is cancelled."""
     while True:
         due_s = clock() + LAG_PERIOD_S  # a loop's own clock may stand still while it works
         await asyncio.sleep(LAG_PERIOD_S)

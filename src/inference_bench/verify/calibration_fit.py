@@ -9,7 +9,7 @@ Read next by: flow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,9 +20,12 @@ from inference_bench.engines.base import EngineIdentity
 from inference_bench.errors import RequestError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.gap.parts import GapReading
+from inference_bench.gap.proposals import usual_choices
 from inference_bench.gap.reading import read_gap
 from inference_bench.predict.step_cost import ServedModel
+from inference_bench.simulate.profile_fields import ProfileCache
 from inference_bench.simulate.step_profile import save_profile
+from inference_bench.verify.engine_rules import EngineRules
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,9 +46,17 @@ class Fitted:
 
 
 def fit_sweep(
-    observations: Sequence[StepObservation], served: ServedModel, machine: HardwareSpec, engine: EngineIdentity
+    observations: Sequence[StepObservation],
+    served: ServedModel,
+    machine: HardwareSpec,
+    engine: EngineIdentity,
+    rules: EngineRules | None = None,
 ) -> Fitted:
-    """The calibration of a sweep and where its steps' time goes."""
+    """The calibration of a sweep and where its steps' time goes.
+
+    Where:  the rules go into the profile, and no change that is proposed has more sequences than they allow
+    """
+    setup = None if rules is None else rules.setup
     named = " ".join(filter(None, (engine.name or "unknown engine", engine.version)))
     try:
         calibration = fit_steps(
@@ -55,7 +66,12 @@ def fit_sweep(
             engine=named,
             source="the calibration sweep of a verification",
             as_of=datetime.now(UTC).date().isoformat(),
+            scheduler=None if setup is None else setup.scheduler,
+            cache=None if setup is None else ProfileCache(setup.memory.budget_bytes, setup.memory.block_size),
         )
     except RequestError as error:
         return Fitted(notes=(f"no step time was fitted: {error}",))
-    return Fitted(calibration, read_gap(calibration))
+    choices = usual_choices(engine.name or "")
+    if setup is not None:
+        choices = replace(choices, max_batch=setup.scheduler.max_running)
+    return Fitted(calibration, read_gap(calibration, choices))

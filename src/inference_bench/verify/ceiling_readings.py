@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Final
 
 from inference_bench.measure.ceilings import ProbeResult
-from inference_bench.measure.probe_here import probe_here
+from inference_bench.measure.probe_here import ProbeDevice, probe_here
 from inference_bench.units import format_si
 
 _SECOND_READING_BATCH: Final = 256
@@ -21,18 +21,20 @@ _SECOND_READING_BATCH: Final = 256
 Progress = Callable[[str], None]
 
 
-def read_ceilings(budget_s: float, say: Progress) -> ProbeResult:
-    """The first reading, before anything else runs.
+def read_ceilings(budget_s: float, say: Progress, device: ProbeDevice = ProbeDevice.AUTO) -> ProbeResult:
+    """The first reading, of the device that serves, before anything else runs.
 
     Raises:  MissingExtraError, MeasurementError
     """
-    return probe_here(progress=say, budget_s=budget_s)
+    return probe_here(device, progress=say, budget_s=budget_s)
 
 
 def read_again(before: ProbeResult, budget_s: float, say: Progress) -> ProbeResult:
     """Both ceilings read once more; the larger readings are the ceilings, for a ceiling is what a machine can do at its best."""
     say("reading the ceilings again")
-    after = probe_here(max_batch=_SECOND_READING_BATCH, budget_s=budget_s)
+    if before.gpu is not None:
+        return before  # the engine holds most of the card's memory by now
+    after = probe_here(ProbeDevice.CPU, max_batch=_SECOND_READING_BATCH, budget_s=budget_s)
     read, product = (
         max(before, after, key=lambda result: result.bandwidth_bytes_per_s),
         max(before, after, key=lambda result: result.peak_flops_per_s),

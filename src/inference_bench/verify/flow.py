@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -22,6 +22,7 @@ from inference_bench.errors import MeasurementError, RequestError, ServerError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
+from inference_bench.measure.gpu_telemetry import GpuWatch
 from inference_bench.measure.here import machine_from_probe
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import LoadOptions, LoadResult
@@ -36,16 +37,24 @@ from inference_bench.verify.calibration_fit import Fitted, fit_sweep
 from inference_bench.verify.calibration_limits import limits_of
 from inference_bench.verify.calibration_sweep import Sweep, SweepOptions, run_sweep
 from inference_bench.verify.ceiling_readings import read_again, read_ceilings
-from inference_bench.verify.engine_rules import rules_of
+from inference_bench.verify.engine_rules import EngineRules, rules_of
 from inference_bench.verify.identity import Watch, check_cache, identify_model, manifest_sha256
 from inference_bench.verify.load_check import LoadChecked, Send, check_load, sending, server_model
 from inference_bench.verify.memory import memory_rows
 from inference_bench.verify.result import ClientNumbers, CpuShares, VerifyResult
 from inference_bench.verify.session import Session, VerifyRequest, prepare, served_by, target_of
-from inference_bench.verify.summary import assumptions_of, ceiling_curve, compared_points, groups_of, unsteady_notes
+from inference_bench.verify.summary import (
+    assumptions_of,
+    card_notes,
+    ceiling_curve,
+    compared_points,
+    groups_of,
+    unsteady_notes,
+)
 from inference_bench.workload import Workload
 
 PROFILE_FILE: Final = "profile.json"
+_LONGEST_ANSWER_S: Final = 45.0  # of a request of a load: lengths are chosen for answers of seconds
 
 Progress = Callable[[str], None]
 
@@ -60,12 +69,14 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
     started, started_s = datetime.now(UTC), time.monotonic()
     session = prepare(request, say)
     plan, folder = request.plan, session.folder
-    before = read_ceilings(plan.probe_budget_s, say) if session.is_probed else None
+    before = read_ceilings(plan.probe_budget_s, say, session.device) if session.is_probed else None
     floor = measure_client_floor()
     with session.serve(say) as server, folder.open_writer() as writer:
         run = _Run(session, server, writer, say, served_by(request, session.model, server))
-        with _named_ends(server):
+        watch = GpuWatch(time.monotonic, folder.path)
+        with _named_ends(server), watch if before and before.gpu else nullcontext():
             run.measure(before)
+        run.notes += card_notes(watch.result)
     result = _result(run, floor)
     return replace(result, started_at=started.isoformat(timespec="seconds"), elapsed_s=time.monotonic() - started_s)
 
@@ -110,9 +121,10 @@ class _Run:
         watch.check()
         self.ceilings = read_again(before, request.plan.second_probe_budget_s, self.say) if before else None
         self.say("fitting the time of a step")
-        self.fitted = fit_sweep(self.sweep.observations(), self.served, self.machine, server.identity)
+        rules = self._rules()
+        self.fitted = fit_sweep(self.sweep.observations(), self.served, self.machine, server.identity, rules)
         self.fitted.save(self.session.folder.path / PROFILE_FILE)
-        self._check_load(self.sweep)
+        self._check_load(self.sweep, rules)
         watch.check()
         self.cpu = clock.shares()
 
@@ -123,7 +135,15 @@ class _Run:
             self.writer.append, self.say, Timeouts(total_s=request.timeout_s), request.seed, salt, clock.engine_cpu_s
         )
 
-    def _check_load(self, sweep: Sweep) -> None:
+    def _rules(self) -> EngineRules | None:
+        """The engine's scheduler and memory; None, and why in a note, where no request can run."""
+        try:
+            return rules_of(self.server.identity, self.server.figures, self.served)
+        except RequestError as error:
+            self.notes += (f"no load was predicted or run: {error}",)
+            return None
+
+    def _check_load(self, sweep: Sweep, rules: EngineRules | None) -> None:
         """The loads, predicted from the fit and then sent; what stands in the way of them is noted."""
         request, calibration = self.session.request, self.fitted.calibration
         if not request.runs_load:
@@ -132,8 +152,9 @@ class _Run:
         if calibration is None:
             self.notes += ("no load was predicted or run: there is no fitted step time to predict one with",)
             return
+        if rules is None:
+            return
         try:
-            rules = rules_of(self.server.identity, self.server.figures, self.served)
             self.loads = check_load(
                 server_model(calibration, rules),
                 self._sending(sweep),
@@ -149,9 +170,8 @@ class _Run:
     def _sending(self, sweep: Sweep) -> Send:
         """A way to send a load to a server at rest: with its slots in the order in which a fresh one gives them out."""
         sender = sweep.sender
-        options = LoadOptions(
-            writer=self.writer.append, timeouts=sender.timeouts, clock=sender.clock, prompts=sender.prompts
-        )
+        timeouts = replace(sender.timeouts, total_s=min(sender.timeouts.total_s, _LONGEST_ANSWER_S))
+        options = LoadOptions(writer=self.writer.append, timeouts=timeouts, clock=sender.clock, prompts=sender.prompts)
         send = sending(sender.target, options)
 
         def send_from_rest(workload: Workload, group: str) -> LoadResult:

@@ -56,12 +56,12 @@ class Plan:
     @property
     def num_slots(self) -> int:
         """Sequences that a server started for this plan holds at once: the largest batch, and a prompt beside each mixture."""
-        return max(*self.batches, *(mixture.batch + 1 for mixture in self.mixtures))
+        return max((*self.batches, *(mixture.batch + 1 for mixture in self.mixtures)))
 
     @property
     def context_tokens(self) -> int:
         """Positions that each of them may need, with room for prompts that come out longer than asked."""
-        return max(*self.contexts, *self.prompts) * 9 // 8 + 2 * self.output_tokens
+        return max((*self.contexts, *self.prompts)) * 9 // 8 + 2 * self.output_tokens
 
 
 QUICK: Final = Plan(

@@ -19,9 +19,12 @@ from typing import Final
 
 from inference_bench import hub
 from inference_bench.accounting.params import count_params
+from inference_bench.convert.cached import kept_conversion
+from inference_bench.convert.plan import HUGGING_FACE
 from inference_bench.engines.attach import AttachedServer, attach
 from inference_bench.engines.base import RunningServer
 from inference_bench.engines.embedded_model import ensure_embedded_model
+from inference_bench.engines.llama_cpp import knows_a_card
 from inference_bench.engines.model_files import ModelFiles, hash_model
 from inference_bench.engines.start import ENGINES, EngineSettings, start_engine
 from inference_bench.errors import RequestError, UnknownNameError
@@ -29,7 +32,9 @@ from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import known_model, load_model
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
+from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.machine_identity import identify_machine
+from inference_bench.measure.probe_here import ProbeDevice
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.origin import Origin
@@ -53,6 +58,8 @@ _UNKNOWN_MACHINE: Final = HardwareSpec(
     Source("nothing is known of the machine that serves", "now"),
     Origin.MEASURED,
 )
+
+_PLAIN_DTYPES: Final = frozenset({"float16", "bfloat16", "float32"})
 
 Progress = Callable[[str], None]
 
@@ -106,6 +113,12 @@ class Session:
         """Whether the machine that serves is this one, and its ceilings are to be measured."""
         return self.machine is None
 
+    @property
+    def device(self) -> ProbeDevice:
+        """What of this machine serves: a llama.cpp started here that knows no card computes on the processor."""
+        is_ours = self.attached is None and self.request.engine == LLAMA_CPP
+        return ProbeDevice.CPU if is_ours and not knows_a_card() else ProbeDevice.AUTO
+
     @contextmanager
     def serve(self, say: Progress) -> Iterator[RunningServer]:
         """The server, for as long as it is measured; one that was started here ends with the block.
@@ -116,7 +129,7 @@ class Session:
             yield self._attached()
             return
         log_path = self.folder.path / "engine.log"
-        settings = _settings(self.request)
+        settings = _settings(self.request, self.model)
         with start_engine(
             self.request.engine, self.path, settings, log_path=log_path, progress=say, model_files=self.files
         ) as server:
@@ -128,16 +141,21 @@ class Session:
         return self.attached
 
 
-def _settings(request: VerifyRequest) -> EngineSettings:
-    """How the server is started: with room for the sweep, and no more."""
+def _settings(request: VerifyRequest, model: LoadedModel) -> EngineSettings:
+    """How the server is started: with room for the sweep, and no more; formats by the engine's own words for them.
+
+    Where:  a folder is served in the format of its weights: vLLM left alone makes bfloat16 of float32
+    """
+    word = _ggml_name if request.engine == LLAMA_CPP else _torch_name
     fmt = cache_format(request.cache) if request.cache or request.engine == LLAMA_CPP else None
     has_threads = request.engine != SGLANG
     return EngineSettings(
         context_tokens=request.context_tokens or request.plan.context_tokens,
         num_slots=request.num_slots or request.plan.num_slots,
         num_threads=(request.num_threads or identify_machine().num_usable_cores) if has_threads else None,
-        cache_type_k=None if fmt is None else _ggml_name(fmt.keys.name),
-        cache_type_v=None if fmt is None else _ggml_name(fmt.values.name),
+        cache_type_k=None if fmt is None else word(fmt.keys.name),
+        cache_type_v=None if fmt is None else word(fmt.values.name),
+        dtype=None if request.engine == LLAMA_CPP else _dtype(model),
     )
 
 
@@ -184,18 +202,32 @@ def _to_attach(request: VerifyRequest, url: str, say: Progress) -> Session:
 
 
 def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, ModelFiles | None]:
-    """What an engine started here serves: the file or folder that was named, or the embedded model."""
-    if request.model is None and request.engine == LLAMA_CPP:
+    """What an engine started here serves: the file or folder that was named, or the embedded model.
+
+    Where:  an engine that reads no .gguf file serves the folder that it converts to, made once and kept
+    """
+    if request.model is None:
         embedded = ensure_embedded_model(progress=say)
-        model = load_model(str(embedded.path))
-        files = ModelFiles({embedded.path.name: embedded.sha256}, embedded.sha256)
-        return replace(model, spec=replace(model.spec, name=embedded.name)), embedded.path, files
-    wanted = ".gguf files" if request.engine == LLAMA_CPP else "folders as Transformers writes them"
-    path = Path(request.model or "")
-    if request.model is None or not (path.suffix == ".gguf" if request.engine == LLAMA_CPP else path.is_dir()):
-        named = "none was named" if request.model is None else f"{request.model!r} is not one"
-        raise RequestError(f"{request.engine} serves {wanted}; {named}")
-    return load_model(str(path)), path, hash_model(path, say)
+        path, name = embedded.path, embedded.name
+        if request.engine == LLAMA_CPP:
+            model = load_model(str(path))
+            files = ModelFiles({path.name: embedded.sha256}, embedded.sha256)
+            return replace(model, spec=replace(model.spec, name=name)), path, files
+    else:
+        path, name = Path(request.model), Path(request.model).stem
+    is_file = path.suffix == ".gguf" and path.is_file()
+    if request.engine == LLAMA_CPP and not is_file:
+        raise RequestError(f"{request.engine} serves .gguf files; {request.model!r} is not one")
+    if request.engine != LLAMA_CPP and is_file:
+        say(f"converting {path.name} to a folder that {request.engine} serves, once")
+        path = kept_conversion(path, sha256_of_file(path), HUGGING_FACE, "float32", say).path
+    elif request.engine != LLAMA_CPP and not path.is_dir():
+        raise RequestError(
+            f"{request.engine} serves folders as Transformers writes them, or .gguf files that are converted to one; "
+            f"{request.model!r} is neither"
+        )
+    model = load_model(str(path))
+    return replace(model, spec=replace(model.spec, name=name)) if is_file else model, path, hash_model(path, say)
 
 
 def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool) -> tuple[LoadedModel, Path | None]:
@@ -225,6 +257,17 @@ def _refuse_another_model(model: LoadedModel, server: AttachedServer) -> None:
             f"the server says it serves {served:,} parameters ({server.identity.model_name}), and {model.spec.name} has "
             f"{named:,}; name the model that is served"
         )
+
+
+def _dtype(model: LoadedModel) -> str | None:
+    """The format of a folder's weights where it is a plain one."""
+    name = _torch_name(loaded_weights(model, None).linear_format.name)
+    return name if name in _PLAIN_DTYPES else None
+
+
+def _torch_name(name: str) -> str:
+    """PyTorch's word for a format, which vLLM and SGLang take: its plain floats are called float16, bfloat16 and float32."""
+    return {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}.get(name, name)
 
 
 def _ggml_name(name: str) -> str:

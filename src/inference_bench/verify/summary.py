@@ -9,6 +9,7 @@ Read next by: flow.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import fmean
 from typing import Final
 
 from inference_bench.accounting.work import decode_batch
@@ -16,10 +17,12 @@ from inference_bench.calibrate.steps.observations import StepKind
 from inference_bench.compare import ComparedPoint, Phase
 from inference_bench.errors import MeasurementError
 from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.measure.gpu_telemetry import GpuTelemetry
 from inference_bench.metrics import chunk_gaps_s, e2e_s, span_s, summarise, ttft_s
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.records import RequestStatus
 from inference_bench.roofline import Roof, bound_step
+from inference_bench.units import NOT_AVAILABLE, format_si
 from inference_bench.verify.calibration_plan import SweepPoint
 from inference_bench.verify.calibration_sweep import Sweep, first_error
 from inference_bench.verify.points import Wave, decode_point, prefill_point
@@ -125,3 +128,20 @@ def unsteady_notes(points: Sequence[ComparedPoint]) -> tuple[str, ...]:
         f"{UNSTEADY}: the mean time is more than {_UNSTEADY_RATIO:g} times the median in {'; '.join(odd)}. What was delivered "
         "there is slower than what an undisturbed step takes, which is what the shares are computed from",
     )
+
+
+def card_notes(seen: GpuTelemetry) -> tuple[str, ...]:
+    """What the graphics cards did while they were measured; nothing where none was watched.
+
+    Formula:  means over samples of once a second
+    """
+    notes = []
+    for index in sorted({sample.index for sample in seen.samples}):
+        mine = [sample for sample in seen.samples if sample.index == index]
+        powers = [sample.power_w for sample in mine if sample.power_w is not None]
+        clocks = [float(sample.sm_clock_hz) for sample in mine if sample.sm_clock_hz is not None]
+        power = format_si(fmean(powers), "W") if powers else NOT_AVAILABLE
+        clock = format_si(fmean(clocks), "Hz") if clocks else NOT_AVAILABLE
+        slowest = format_si(min(clocks), "Hz") if clocks else NOT_AVAILABLE
+        notes.append(f"card {index} while it was measured: {power} and {clock} on average, {slowest} at its slowest")
+    return tuple(notes)
