@@ -88,11 +88,11 @@ def test_json_beyond_reason_is_said_in_plain_words(tmp_path: Path, text: str, sa
         ({"version": 99}, "no profile"),
         ({"machine": None}, "machine of the profile must be text"),
         ({"bandwidth_share": "fast"}, "bandwidth_share"),
-        ({"bandwidth_share": 0}, "bandwidth_share of the profile is 0; a number between 0.001 and 1.5"),
+        ({"bandwidth_share": 0}, "bandwidth_share of the profile is 0; a number between 0.001 and 4"),
         ({"bandwidth_share": 1e-320}, "bandwidth_share of the profile is"),
         ({"bandwidth_share": 10**400}, "bandwidth_share of the profile is 1000"),
         ({"compute_share": 10**400}, "compute_share of the profile is 1000"),
-        ({"compute_share": 1.6}, "compute_share of the profile is 1.6"),
+        ({"compute_share": 4.1}, "compute_share of the profile is 4.1"),
         ({"serial_share": 2}, "serial_share of the profile is 2"),
         ({"fixed_s": 10**400}, "fixed_s of the profile is 1000"),
         ({"sequence_s": 1e300}, "sequence_s of the profile is"),
@@ -221,7 +221,7 @@ def without(name: str) -> dict[str, object]:
 @pytest.mark.parametrize(
     ("change", "says"),
     [
-        ({"cache_share": 0}, "cache_share of the profile is 0; a number between 0.001 and 1.5"),
+        ({"cache_share": 0}, "cache_share of the profile is 0; a number between 0.001 and 4"),
         ({"attention_share": "half"}, "attention_share of the profile is 'half'"),
         ({"vector_share": True}, "vector_share of the profile is True"),
         ({"request_s": -1}, "request_s of the profile is -1"),

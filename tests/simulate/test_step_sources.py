@@ -191,7 +191,7 @@ class TestSharesOfPeaks:
             {"fixed_s": -1e-3},
             {"serial": float("nan")},
             {"bandwidth": 1e-320},
-            {"compute": 2.0},
+            {"compute": 4.1},
             {"fixed_s": 1e6},
             {"serial": 1.5},
         ):

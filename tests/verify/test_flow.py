@@ -174,7 +174,7 @@ def test_another_machine_that_was_not_named_is_measured_without_bounds(
         ({"num_slots": -1}, "-1 slots"),
         ({"context_tokens": 0}, "0 positions"),
         ({"engine": "no-engine"}, "llama.cpp, vllm, sglang"),
-        ({"engine": "vllm"}, "serves folders as Transformers writes them; none was named"),
+        ({"engine": "vllm", "model": "nowhere"}, "serves folders as Transformers writes them, or .gguf files"),
         ({"model": "model.safetensors"}, "serves .gguf files"),
     ],
 )

@@ -178,8 +178,9 @@ class Shares:
             share of the bandwidth in a kernel that reads the weights once for every position (None: there is none); the
             defaults are the bound
     Unit:   fractions; seconds a step, a sequence
-    Raises:  RequestError for a share of less than 0.001 (a fault, not an efficiency) or more than 1.5 (a published peak may be
-             a base clock's, never as wrong as that), a step of more than 1000 s, or a serial share beyond 1
+    Raises:  RequestError for a share of less than 0.001 (a fault, not an efficiency) or more than 4 (a published peak may be
+             a base clock's, and a measured one that of slower kernels than the engine's own), a step of more than 1000 s, or
+             a serial share beyond 1
     """
 
     bandwidth: float = 1.0
@@ -211,7 +212,7 @@ class Shares:
         return self == Shares()
 
 
-PEAK_SHARES: Final = (1e-3, 1.5)
+PEAK_SHARES: Final = (1e-3, 4.0)
 SERIAL_SHARES: Final = (0.0, 1.0)
 OWN_TIMES_S: Final = (0.0, 1_000.0)
 BOUND_SHARES: Final = Shares()

@@ -26,7 +26,9 @@ from inference_bench.stats import median
 
 MAXIMA: Final = frozenset({StepForm.MAXIMUM, StepForm.MAXIMUM_VECTOR})
 VECTORS: Final = frozenset({StepForm.ADDITIVE_VECTOR, StepForm.MAXIMUM_VECTOR})
-SHARE_LIMITS: Final = (0.02, 1.25)
+_SHARE_LIMITS: Final = (0.02, 1.25)
+_RATE_LIMITS: Final = (0.02, 3.5)  # of a compute ceiling, which slower kernels than the engine's own may have measured
+_RATES: Final = frozenset({"compute", "attention"})
 _ALWAYS: Final = ("bandwidth", "compute")
 _OPTIONS: Final = ("cache", "attention", "sequence_s", "request_s")
 _FIXED: Final = "fixed_s"
@@ -209,11 +211,17 @@ def limits_of(formula: Formula, steps: Sequence[Measured]) -> Limits:
     low, high, usual, spans = [], [], [], []
     for name, _ in formula.keys:
         share = _USUAL_SHARES.get(name)
-        low.append(1 / SHARE_LIMITS[1] if share else 0.0)
-        high.append(1 / SHARE_LIMITS[0] if share else _MOST_SECONDS)
+        least, most = share_limits(name)
+        low.append(1 / most if share else 0.0)
+        high.append(1 / least if share else _MOST_SECONDS)
         usual.append(1 / share if share else 0.0)
         spans.append(1.0 if share else usual_s)
     return Limits(tuple(low), tuple(high), tuple(usual), tuple(spans))
+
+
+def share_limits(name: str) -> tuple[float, float]:
+    """Between what a share is looked for."""
+    return _RATE_LIMITS if name in _RATES else _SHARE_LIMITS
 
 
 def _num_formats(steps: Sequence[Measured]) -> int:

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from inference_bench.calibrate.steps.candidates import PER_FORMAT, SHARE_LIMITS, Fit, fit_formula
+from inference_bench.calibrate.steps.candidates import PER_FORMAT, Fit, fit_formula, share_limits
 from inference_bench.calibrate.steps.columns import Measured
 from inference_bench.calibrate.steps.forms import StepParameter
 from inference_bench.stats import Interval, mean_interval
@@ -60,7 +60,7 @@ def _note(name: str, value: float, is_told: bool) -> str:
 
 def _is_at_edge(name: str, value: float) -> bool:
     """Whether a share would go on where it may not."""
-    low, high = SHARE_LIMITS
+    low, high = share_limits(name)
     return not name.endswith("_s") and not low * (1 + _EDGE) < value < high * (1 - _EDGE)
 
 
