@@ -227,7 +227,9 @@ def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path
             f"{request.model!r} is neither"
         )
     model = load_model(str(path))
-    return replace(model, spec=replace(model.spec, name=name)) if is_file else model, path, hash_model(path, say)
+    if is_file:
+        model = replace(model, spec=replace(model.spec, name=f"{name} as float32"))
+    return model, path, hash_model(path, say)
 
 
 def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool) -> tuple[LoadedModel, Path | None]:
