@@ -156,7 +156,7 @@ def test_what_an_engine_refuses_is_named_in_its_own_words_and_is_no_failure(run:
     assert len(found.measured) == 2
     assert found.failed == ()
     assert [row.combination.kv for row in found.not_composed] == ["q8_0", "q8_0"]
-    assert "not composed: llama.cpp could not serve it: quantized V cache" in " ".join(matrix_text(found).split())
+    assert "llama.cpp could not serve it: quantized V cache" in " ".join(matrix_text(found).split())
     assert asked.count(("q8_0", "q8_0", "llama.cpp")) == 1  # it is not asked again
 
 
@@ -252,7 +252,7 @@ def test_the_text_has_a_row_for_each_combination_and_fits_a_terminal(four: Matri
     for title in ("One sequence: batch 1 at 40 tokens", "Largest batch: batch 4 at 40 tokens", "What batching bought"):
         assert title in text
     assert "q8_0 weights, f16 cache" in text
-    assert "f32 weights, q8_0 cache, llama.cpp: not composed: it says" in " ".join(text.split())
+    assert "f32 weights, q8_0 cache, llama.cpp: it says" in " ".join(text.split())
 
 
 def test_the_json_holds_every_combination_and_is_plain(four: MatrixResult) -> None:

@@ -57,8 +57,8 @@ def short_name(row: MatrixRow, result: MatrixResult) -> str:
     return ", ".join(filter(None, (weights, set_up(row, result)))) or row.combination.name
 
 
-def _values(row: MatrixRow, result: MatrixResult) -> str:
-    """The same without saying what each value is of, for a small screen."""
+def value_name(row: MatrixRow, result: MatrixResult) -> str:
+    """The same without saying what each value is of: for a small screen, and for a table."""
     combination, axes = row.combination, result.axes
     varied = ((combination.weights, axes.weights), (combination.kv, axes.kv), (combination.engine, axes.engine))
     return ", ".join(value for value, values in varied if len(values) > 1) or combination.weights
@@ -180,7 +180,7 @@ def _gain_rows(result: MatrixResult, narrow: bool) -> list[Row]:
             if found is not None:
                 rows.append(
                     {
-                        "name": _values(row, result) if narrow else short_name(row, result),
+                        "name": value_name(row, result) if narrow else short_name(row, result),
                         "at": name,
                         "gain": found.measured,
                         "promised": found.promised,

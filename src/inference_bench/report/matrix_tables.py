@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from inference_bench.charts.matrix import short_name
+from inference_bench.charts.matrix import short_name, value_name
 from inference_bench.origin import Origin
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.wording import ESTIMATE, tokens_per_s
@@ -89,7 +89,7 @@ def _cells(row: MatrixRow, point: MatrixPoint, result: MatrixResult) -> Cells:
     found = gain(point, base.at(point)) if base is not None else None
     share = None if point.bound_tokens_per_s is None else point.tokens_per_s / point.bound_tokens_per_s
     return (
-        short_name(row, result),
+        value_name(row, result),
         format_bytes(row.weight_bytes),
         format_bytes(row.cache_bytes(point)),
         tokens_per_s(point.bound_tokens_per_s),
@@ -111,7 +111,7 @@ def batching_table(result: MatrixResult) -> Table | None:
             continue
         rows.append(
             (
-                short_name(row, result),
+                value_name(row, result),
                 tokens_per_s(alone.tokens_per_s),
                 tokens_per_s(largest.tokens_per_s),
                 times(found.promised),
@@ -136,7 +136,7 @@ def rounds_table(result: MatrixResult) -> Table | None:
             if point.rounds_apart is not None:
                 step = f"{point.phase}, {_size(point)}" if point.tokens == point.batch else _size(point)
                 each = " and ".join(format_seconds(seconds) for seconds in point.rounds_s)
-                rows.append((short_name(row, result), step, each, format_fraction(point.rounds_apart, 2)))
+                rows.append((value_name(row, result), step, each, format_fraction(point.rounds_apart, 2)))
     columns = (
         Column("combination", "l"),
         Column("step", "l"),

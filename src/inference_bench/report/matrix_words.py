@@ -205,4 +205,4 @@ def _missing(result: MatrixResult) -> Iterator[str]:
 
 def not_composed_lines(result: MatrixResult) -> tuple[str, ...]:
     """The combinations that an engine does not take, each in the engine's own words where it has any."""
-    return tuple(f"{row.combination.name}: not composed: {row.said}" for row in result.not_composed)
+    return tuple(f"{row.combination.name}: {row.said}" for row in result.not_composed)
