@@ -21,8 +21,8 @@ from inference_bench.render import svg
 from inference_bench.report.picture import picture_svg
 from inference_bench.simulate.capacity import Capacity, Limits, SearchSettings, find_capacity
 from inference_bench.simulate.processes import Lost, run_in_processes, usable_cpus
+from inference_bench.simulate.reference_profiles import reference_profile
 from inference_bench.simulate.settings import Policy, SchedulerSettings, ServerSetup
-from inference_bench.simulate.step_sources import reference_profile
 from inference_bench.simulate.summary import SimulatedRow
 from inference_bench.simulate.sweep import Case, CaseResult, WorkloadRecipe, sweep
 from inference_bench.units import NOT_AVAILABLE, format_count, format_number, format_seconds

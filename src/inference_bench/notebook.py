@@ -5,8 +5,8 @@ Out:  an object with `_repr_html_`, as Jupyter, marimo and VS Code ask for, and 
 Leaves out: what the page says (report), measuring (verify)
 Read next by: whoever works in a notebook.
 
-The page is the `srcdoc` of a sandboxed frame: it can run nothing and load nothing, its style touches nothing outside, and
-the notebook's own touches nothing inside.
+The page is the `srcdoc` of a sandboxed frame under a policy of this module's own: whoever wrote the page, it can run nothing and
+load nothing, its style touches nothing outside, and the notebook's own touches nothing inside.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Any, Final
 
 from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.render import svg_or_none
+from inference_bench.report.html_pieces import POLICY
 from inference_bench.report.saved_load import saved_load, saved_text
 from inference_bench.report.text import printable, wrap
 from inference_bench.report.text_result import verify_text
@@ -31,6 +32,8 @@ from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result, 
 _HEIGHT_PX: Final = 720
 _LEAST_PX, _MOST_PX = 100, 20_000
 _MOST_PAGE_BYTES: Final = 64 * MEBI
+# before anything of the page: a browser keeps to every policy that it meets, so that none of the page's own loosens this one
+_GUARD: Final = f'<!doctype html><meta http-equiv="Content-Security-Policy" content="{POLICY}">'
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class Shown:
         if self.page is None:
             return f"<pre>{html.escape(self.text)}</pre>"
         return (
-            f'<iframe title="{html.escape(self.title)}" sandbox="" srcdoc="{html.escape(_linked(self.page))}" '
+            f'<iframe title="{html.escape(self.title)}" sandbox="" srcdoc="{html.escape(_GUARD + _linked(self.page))}" '
             f'style="width:100%;height:{self.height_px}px;border:0"></iframe>'
         )
 

@@ -33,7 +33,7 @@ def options(tmp_path: Path, *axes: str, **more: Any) -> argparse.Namespace:
 def faked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The command with verifications that were never run, on a machine that is not probed."""
     monkeypatch.setenv("INFERENCE_BENCH_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(command, "machine_named", lambda _name: MACHINE)
+    monkeypatch.setattr(command, "machine_to_measure", lambda _name: MACHINE)
     monkeypatch.setattr(command, "_keep", lambda _result: None)
     tiny.write(tmp_path / "tiny.gguf")
     real = matrix.run_matrix
@@ -74,9 +74,28 @@ def test_a_combination_that_failed_is_exit_code_3_and_the_others_are_printed(
     ]
 
 
+def test_an_interrupted_matrix_is_written_and_exit_code_130(
+    tmp_path: Path, faked: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    faked({("q8_0", "auto"): KeyboardInterrupt()})
+    assert command.run_matrix(options(tmp_path, "weights=q8_0,f32", on="here", seed=1)) == 130
+    (folder,) = (tmp_path / "runs").iterdir()
+    found = json.loads((folder / "result.json").read_text())
+    assert found["is_interrupted"] is True
+    assert [one["outcome"] for one in found["combinations"]] == ["failed", "measured"]
+    assert (folder / "report.html").is_file()
+    assert "interrupted" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
-    [({"url": "http://127.0.0.1:1"}, "--url"), ({"kv": "f16"}, "--kv"), ({"save_profile": "p"}, "--save-profile")],
+    [
+        ({"url": "http://127.0.0.1:1"}, "--url"),
+        ({"kv": "f16"}, "--kv"),
+        ({"save_profile": "p"}, "--save-profile"),
+        ({"quick": True}, "--quick"),
+        ({"thorough": True}, "--thorough"),
+    ],
 )
 def test_options_of_one_run_are_refused(tmp_path: Path, more: dict[str, Any], said: str) -> None:
     with pytest.raises(RequestError, match=f"{said} is for one run"):

@@ -97,3 +97,17 @@ def test_an_objective_that_no_rate_keeps_is_exit_1_where_it_was_asked_for(
     assert main(["verify", *arguments]) == code
     assert {"result.json", "report.html", "report.txt"} <= {path.name for path in tmp_path.iterdir()}
     assert str(tmp_path) in capsys.readouterr().out
+
+
+def test_a_profile_that_there_is_none_of_is_said_after_all_else_is_written(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    monkeypatch.setattr(command, "verify_server", lambda *_: replace(sample_result(), run_dir=run, calibration=None))
+    monkeypatch.setattr(command, "remember_probe", lambda _: None)
+    assert main(["verify", "--save-profile", str(tmp_path / "p.json")]) == 2
+    assert {"result.json", "report.html", "report.txt"} <= {path.name for path in run.iterdir()}
+    shown = capsys.readouterr()
+    assert str(run) in shown.out
+    assert "no profile to save" in shown.err

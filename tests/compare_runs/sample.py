@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from array import array
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -77,11 +78,25 @@ def point(seconds: float, batch: int = 1, low: float = 0.99, high: float = 1.01,
     }
 
 
-def verify_run(folder: Path, name: str, points: list[dict[str, Any]], **result: Any) -> Path:
+def verify_run(
+    folder: Path,
+    name: str,
+    points: list[dict[str, Any]],
+    num_waves: int = 3,
+    load: Workload | None = None,
+    output_tokens: int = 11,
+    **result: Any,
+) -> Path:
+    """A verification: waves of one step of its sweep, which have no place in a workload, and the load that it sent."""
     run = RunFolder.create(folder, f"{name}-verify")
+    if load is not None:
+        run.update_meta({META_KEY: {"load-below": asked_to_json(asked_of(load))}})
     with run.open_writer() as writer:
-        for index in range(3):
-            writer.append(record(index, 0.1, group="c1-p128"))
+        for index in range(num_waves):
+            wave = record(index, 0.1, group="c1-p128", requested_output_tokens=output_tokens)
+            writer.append(replace(wave, index=None, request_id=f"sweep-{index:05d}"))
+        for index in range(0 if load is None else COUNT):
+            writer.append(record(index, 0.1, group="load-below", request_id=f"load-{index:05d}"))
     values = {
         "schema": "inference-bench/verify/1",
         "machine": {

@@ -60,13 +60,32 @@ def test_few_samples_have_no_interval_and_no_verdict() -> None:
     assert found.is_improvement is None
 
 
-def test_failures_lower_the_share_that_completed_and_give_no_times() -> None:
+def test_a_failure_lowers_the_share_that_completed_and_counts_as_longer_than_any_time() -> None:
     mine = [record(i, 0.1) for i in range(10)]
     theirs = [record(i, 0.1) if i else record(i, 0.1, status=RequestStatus.FAILED, chunk_times_s=()) for i in range(10)]
     found = by_name(differences(mine, theirs))
     assert (found["completed_fraction"].first, found["completed_fraction"].second) == (1.0, 0.9)
     assert found["completed_fraction"].better is Better.HIGHER
-    assert found["ttft_p50_s"].counts == (10, 9)
+    assert found["ttft_p50_s"].counts == (10, 10)
+    assert found["ttft_p50_s"].second == pytest.approx(0.1)  # between the fifth and the sixth of ten: neither failed
+    assert found["ttft_p99_s"].second is None  # between the ninth and the one that failed
+    assert found["itl_p99_s"].counts == (100, 90)  # gaps are of what was delivered
+
+
+def test_a_run_that_fails_its_slowest_requests_is_not_said_to_be_faster() -> None:
+    slow = [record(i, 0.1 if i % 10 else 1.0) for i in range(COUNT)]
+    drops = [record(i, 0.1) if i % 10 else record(i, 1.0, status=RequestStatus.TIMED_OUT) for i in range(COUNT)]
+    found = by_name(differences(slow, drops))
+    assert all(
+        found[name].is_improvement is not True for name in ("ttft_p50_s", "ttft_p90_s", "ttft_p99_s", "e2e_p99_s")
+    )
+    assert found["ttft_p99_s"].second is None
+
+
+def test_requests_that_this_program_cancelled_say_nothing() -> None:
+    mine = [record(i, 0.1) for i in range(10)]
+    theirs = [record(i, 0.1, status=RequestStatus.CANCELLED) if i == 9 else record(i, 0.1) for i in range(10)]
+    assert by_name(differences(mine, theirs))["ttft_p99_s"].second == pytest.approx(0.1)
 
 
 def test_the_change_of_a_step_has_the_widest_interval_that_both_medians_allow(tmp_path: Path) -> None:
@@ -107,6 +126,32 @@ def test_another_workload_is_refused_with_its_reason(tmp_path: Path, asked, chan
     first = load_run(tmp_path, "a", lambda _index: 0.1)
     second = load_run(tmp_path, "b", lambda _index: 0.1, asked, **changes)
     with pytest.raises(RequestError, match=f"did not do the same work.*{why}"):
+        compare_runs(first, second)
+
+
+def test_two_verifications_are_compared_by_their_steps_however_many_waves_each_had_time_for(tmp_path: Path) -> None:
+    first = verify_run(tmp_path, "a", [point(0.010)], num_waves=3)
+    second = verify_run(tmp_path, "b", [point(0.008)], num_waves=7)
+    found = compare_runs(first, second)
+    assert [pair.difference.change for pair in found.points] == [pytest.approx(-0.2)]
+    assert found.parts == ()  # its requests would tell the same step again
+    assert found.notes == ()
+    assert found.reading[0].startswith("Of 1 steps the second run is clearly faster in 1")
+
+
+def test_of_two_verifications_the_loads_are_compared_where_they_were_the_same_and_else_named(tmp_path: Path) -> None:
+    runs = [verify_run(tmp_path, name, [point(0.01)], load=workload()) for name in ("a", "b")]
+    assert [part.name for part in compare_runs(*runs).parts] == ["load-below"]
+    other = verify_run(tmp_path, "c", [point(0.01)], load=workload(tuple(time_s * 1.01 for time_s in TIMES_S)))
+    found = compare_runs(runs[0], other)
+    assert (len(found.points), found.parts) == (1, ())
+    assert any("not the same work: the schedules differ" in note and "load-below" in note for note in found.notes)
+
+
+def test_steps_of_another_model_are_refused(tmp_path: Path) -> None:
+    first = verify_run(tmp_path, "a", [point(0.010)])
+    second = verify_run(tmp_path, "b", [point(0.008, flops=5.4e8)], output_tokens=12)
+    with pytest.raises(RequestError, match="1 steps of the same name compute other FLOPs, as of another model"):
         compare_runs(first, second)
 
 

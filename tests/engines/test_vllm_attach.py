@@ -136,13 +136,6 @@ def test_a_redirect_is_not_followed_with_the_key(server: FakeServer) -> None:
     assert [path for _, path, *_ in server.requests] == ["/v1/models", "/metrics", "/version"]
 
 
-def test_a_model_that_is_changed_under_way_is_noticed(server: FakeServer) -> None:
-    attached = attach(recorded_server(server).url)
-    assert attached.changed_model() is None
-    server.say("/v1/models", {"data": [{"id": "another", "owned_by": "vllm"}]})
-    assert attached.changed_model() == "the server served 'SmolLM2-135M-Instruct' and serves 'another' now"
-
-
 def test_files_that_the_server_names_are_hashed_only_when_asked(server: FakeServer, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     entry: dict[str, Any] = {"id": "m", "owned_by": "vllm", "root": str(tmp_path)}

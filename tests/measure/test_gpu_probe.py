@@ -55,6 +55,7 @@ class FakeTorch:
         self._seconds = seconds
         self._now_s = 0.0
         self.calls: list[tuple[str, tuple[int, ...]]] = []
+        self.given_back: list[int] = []
         self.version = SimpleNamespace(cuda="13.0")
         torch = self
 
@@ -82,6 +83,7 @@ class FakeTorch:
             get_device_properties=lambda index: SimpleNamespace(name="NVIDIA H200", L2_cache_size=60 << 20),
             mem_get_info=lambda index: (free_bytes, 140 * GIB),
             Event=Event,
+            empty_cache=lambda: self.given_back.append(len(self.calls)),
             OutOfMemoryError=OutOfMemoryError,
         )
 
@@ -138,6 +140,7 @@ def test_rows_and_ceilings_follow_from_the_card_s_own_times() -> None:
     assert last.counted_flops == 2 * 8192 * 8192 * 512
     assert result.peak_flops_per_s == pytest.approx(2 * 8192 * 8192 * 512 / 0.5)
     assert result.peak_batch == 512
+    assert torch.given_back == [len(torch.calls)]  # the card's memory, once everything is timed
     # 2 GiB summed in half a millisecond is the fastest read
     assert result.bandwidth_method == "sum"
     assert result.bandwidth_bytes_per_s == pytest.approx(2 * GIB / 0.0005)

@@ -11,9 +11,9 @@ from random import Random
 import pytest
 
 from inference_bench.simulate.outcome import Outcome
+from inference_bench.simulate.reference_profiles import reference_profile
 from inference_bench.simulate.run import Engine, simulate
 from inference_bench.simulate.settings import Policy, SchedulerSettings, ServerSetup
-from inference_bench.simulate.step_sources import reference_profile
 from inference_bench.simulate.summary import queue_grew, summarise_run
 from inference_bench.workload import OpenLoop, RequestShape, Workload, closed_loop, reference_workload
 

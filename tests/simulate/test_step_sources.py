@@ -17,6 +17,7 @@ from inference_bench.origin import Origin
 from inference_bench.predict.efficiency import EngineCost, Pace, Phase, engine_setting, fitted, step_parameters
 from inference_bench.predict.step_cost import PeakShares
 from inference_bench.roofline import roof
+from inference_bench.simulate.reference_profiles import reference_profile, reference_profiles
 from inference_bench.simulate.step_sources import (
     BOUND_SHARES,
     Link,
@@ -24,8 +25,6 @@ from inference_bench.simulate.step_sources import (
     StepRange,
     engine_step_time,
     link_of,
-    reference_profile,
-    reference_profiles,
     step_time_of,
 )
 from inference_bench.simulate.step_time import StepPart, StepTime

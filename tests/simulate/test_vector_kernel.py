@@ -130,7 +130,7 @@ class TestShares:
         assert "in attention" in notes[0]
         assert "once for every position" in notes[0]
 
-    @pytest.mark.parametrize("wrong", [{"cache": 0.0}, {"attention": 2.0}, {"vector": float("nan")}])
+    @pytest.mark.parametrize("wrong", [{"cache": 0.0}, {"attention": 5.0}, {"vector": float("nan")}])
     def test_impossible_ones_are_refused(self, wrong: dict[str, float]) -> None:
         with pytest.raises(RequestError, match="must lie between"):
             Shares(**wrong)

@@ -196,3 +196,15 @@ def test_a_server_at_rest_gives_its_slots_out_as_a_fresh_one_does() -> None:
     assert [wave.sends[0].slot for wave in waves] == [7, 6, 5, 4, 3, 2, 1, 0]  # least recently left comes first
     assert not any(send.reuses_cache for wave in waves for send in wave.sends)
     assert waves_to_rest(FREE, count(5)) == []
+
+
+def test_servers_of_every_speed_are_measured_at_the_shortest_context_so_that_they_can_be_compared() -> None:
+    slow, fast = (plan_sweep(Plan(), FREE, Pace(token_s)) for token_s in (0.002, 1e-5))
+    assert max(point.context_tokens for point in slow.points) < max(point.context_tokens for point in fast.points)
+    shared = {point.name for point in slow.points} & {point.name for point in fast.points}
+    assert {f"decode-b{batch}-c32" for batch in Plan().batches} <= shared
+
+
+def test_a_plan_of_one_length_that_is_too_slow_is_measured_as_it_is() -> None:
+    plan = replace(SMALL, contexts=(300,), prompts=(300,), mixtures=(), held_mixtures=())
+    assert {point.context_tokens for point in plan_sweep(plan, FREE, Pace(10.0)).of_kind(StepKind.DECODE)} == {300}

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from inference_bench.errors import MeasurementError, RequestError
+from inference_bench.errors import MeasurementError, RequestError, RunFolderError
+from inference_bench.loadtest.workload_memory import asked_in
 from inference_bench.measure.client_health import ClientHealth
 from inference_bench.measure.error_bounds import ErrorBound
 from inference_bench.measure.load import LoadResult
@@ -122,6 +123,13 @@ def test_the_workload_that_was_simulated_is_sent_and_its_prediction_is_on_file_b
     assert said == {"file": PREDICTION_FILE, "sha256": hashlib.sha256(seen[0].encode()).hexdigest()}
     assert [group for group, _ in server.sent] == ["load-below", "load-near", "load-above", "load-past"]
     assert set(folder.read_meta()["load_check"]["client"]) == {"below", "near", "above", "past"}  # type: ignore[index]
+    asked = asked_in(folder.read_meta())  # for a later comparison: the schedule of each load
+    assert [(group, asked[group].arrival) for group, _ in server.sent] == [
+        (group, workload.arrival) for group, workload in server.sent
+    ]
+    with pytest.raises(RunFolderError, match="holds a prediction already"):
+        check_load(model, send, folder, SMALL)
+    assert (folder.path / PREDICTION_FILE).read_text() == seen[0]
 
 
 def test_all_rates_send_the_same_requests_on_the_same_arrivals_stretched() -> None:

@@ -210,9 +210,18 @@ def test_an_interruption_keeps_what_was_measured(run: Run, asked: Asked) -> None
     def replies(_weights: str, _cache: str, _before: int) -> Reply:
         return KeyboardInterrupt() if len(asked) == 2 else 2.0
 
-    with pytest.raises(KeyboardInterrupt):
-        run(FOUR, replies, kept.append)
+    found = run(FOUR, replies, kept.append)
     assert len(kept) == 2
+    assert found.is_interrupted
+    assert [len(row.runs) for row in found.measured] == [1, 1]
+    assert {row.said for row in found.failed} == {"no round of it came to its end"}
+    assert matrix_json(found)["is_interrupted"] is True
+    assert "interrupted: this is what was measured by then" in " ".join(matrix_text(found).split())
+
+
+def test_an_interruption_before_anything_was_measured_is_passed_on(run: Run) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        run(FOUR, from_table({}, KeyboardInterrupt()))
 
 
 def test_each_run_lies_in_a_folder_of_its_combination(run: Run, tmp_path: Path) -> None:

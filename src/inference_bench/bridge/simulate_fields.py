@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 from inference_bench.bridge.fields import Field, FieldError, Group, Values, at
 from inference_bench.bridge.subject import MACHINE_GROUP, MODEL_GROUP, OWN_MODEL_GROUP
 from inference_bench.simulate.candidates import ALL, scheduler_names
-from inference_bench.simulate.step_sources import reference_profiles
+from inference_bench.simulate.reference_profiles import reference_profiles
 from inference_bench.workload import ARRIVALS_FORMS, LENGTHS_FORMS
 
 Parsed = TypeVar("Parsed")

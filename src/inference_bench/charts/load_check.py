@@ -86,7 +86,7 @@ def _measured(row: LoadRow) -> list[float]:
 def _cdf_points(row: LoadRow, panel: Panel) -> Iterator[Row]:
     for name, values in ((_MEASURED, _measured(row)), (_PREDICTED, row.predicted_ttft_s)):
         order = sorted(values)
-        for number, value in enumerate((order[0], *order)):  # up from nothing
+        for number, value in enumerate((*order[:1], *order)):  # up from nothing
             yield {
                 **panel.place(value, number / row.num_requests),
                 "series": name,

@@ -16,3 +16,12 @@ def machine_named(text: str) -> HardwareSpec:
     from inference_bench.measure.here import this_machine
 
     return this_machine()
+
+
+def machine_to_measure(named: str | None) -> HardwareSpec | None:
+    """The machine whose ceilings are known already; None where it is this one, and they are still to be measured.
+
+    Raises:  UnknownNameError, HardwareFileError
+    """
+    machine = machine_named(named) if named else None
+    return None if machine is not None and named == "here" and machine.bandwidth_bytes_per_s is None else machine

@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from inference_bench.cli.machine import machine_named
+from inference_bench.cli.machine import machine_to_measure
+from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import drawn_page
 from inference_bench.errors import RequestError
@@ -24,11 +25,14 @@ from inference_bench.verify.result import VerifyResult
 from inference_bench.verify.saved import REPORT_FILE, save_json, save_page, save_text
 
 FAILED: Final = 3
-_OF_ONE_RUN: Final = ("url", "weights", "kv", "engine", "slots", "context", "ttft_p99", "itl_p99", "save_profile")
+_OF_ONE_RUN: Final = (
+    *("url", "weights", "kv", "engine", "slots", "context", "ttft_p99", "itl_p99", "save_profile"),
+    *("quick", "thorough", "served_model", "api_key_env"),
+)
 
 
 def run_matrix(options: argparse.Namespace) -> int:
-    """Measure every combination, write one report, and say where it is; 3 when one that composes failed.
+    """Measure every combination, write one report, and say where it is; 3 when one that composes failed, 130 when interrupted.
 
     Raises:  RequestError for an option that is of one run alone
     """
@@ -50,6 +54,8 @@ def run_matrix(options: argparse.Namespace) -> int:
     else:
         print(text)
         print(f"\nreport: {page}")
+    if result.is_interrupted:
+        return INTERRUPTED
     return FAILED if result.failed else 0
 
 
@@ -58,7 +64,7 @@ def request_from(options: argparse.Namespace) -> matrix.MatrixRequest:
 
     Raises:  RequestError, UnknownNameError, QuantityError
     """
-    given = [name for name in _OF_ONE_RUN if getattr(options, name, None) is not None]
+    given = [name for name in _OF_ONE_RUN if getattr(options, name, None) not in (None, False)]
     if given:
         raise RequestError(
             f"--{given[0].replace('_', '-')} is for one run, and a matrix varies what is run; name it as an axis, or leave it out"
@@ -66,7 +72,7 @@ def request_from(options: argparse.Namespace) -> matrix.MatrixRequest:
     return matrix.MatrixRequest(
         axes=parse_axes(options.matrix),
         model=Path(options.model) if options.model else None,
-        machine=machine_named(options.on) if options.on else None,
+        machine=machine_to_measure(options.on),
         num_threads=parse_count(options.threads, "threads") if options.threads else None,
         runs=Path(options.runs),
         seed=options.seed,

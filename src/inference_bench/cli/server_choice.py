@@ -39,6 +39,7 @@ from inference_bench.simulate.candidates import (
 )
 from inference_bench.simulate.failures import Failure, FailureSettings
 from inference_bench.simulate.fleet_plan import DEFAULT_TRANSFER_BYTES_PER_S, FleetPlan
+from inference_bench.simulate.reference_profiles import reference_profiles
 from inference_bench.simulate.routing import Routing
 from inference_bench.simulate.served import (
     Hosting,
@@ -51,7 +52,7 @@ from inference_bench.simulate.served import (
 )
 from inference_bench.simulate.settings import Order, Preemption, Speculation
 from inference_bench.simulate.step_profile import StepProfile, load_profile
-from inference_bench.simulate.step_sources import Shares, reference_profiles
+from inference_bench.simulate.step_sources import Shares
 from inference_bench.simulate.step_table import read_step_times
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.units import (

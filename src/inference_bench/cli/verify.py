@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.cli.api_key import api_key
-from inference_bench.cli.machine import machine_named
+from inference_bench.cli.machine import machine_to_measure
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import drawn_page
+from inference_bench.engines.base import LLAMA_CPP
 from inference_bench.errors import RequestError
-from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.files import require_writable_name
 from inference_bench.measure.here import remember_probe
 from inference_bench.report.json_result import verify_json
@@ -21,7 +21,6 @@ from inference_bench.report.verify_html import verify_html
 from inference_bench.simulate.rate_search import Limits
 from inference_bench.simulate.step_profile import save_profile
 from inference_bench.units import parse_count, parse_seconds
-from inference_bench.verify.calibration_limits import LLAMA_CPP
 from inference_bench.verify.flow import verify_server
 from inference_bench.verify.plan import QUICK, THOROUGH, Plan
 from inference_bench.verify.result import VerifyResult
@@ -48,7 +47,6 @@ def run(options: argparse.Namespace) -> int:
             remember_probe(result.probe)
         found = verify_json(result)
         save_json(result.run_dir, found)  # first: what was measured is kept even if the page cannot be drawn
-        _save_profile(options.save_profile, result)
         save_text(result.run_dir, text := verify_text(result))
         page = save_page(result.run_dir, drawn_page(partial(verify_html, result)))
     finally:
@@ -58,6 +56,7 @@ def run(options: argparse.Namespace) -> int:
     else:
         print(text)
         print(f"\nreport: {page}")
+    _save_profile(options.save_profile, result)  # last: where there is none, all else is written and said
     return MISSED if request.objective is not None and _is_missed(result) else 0
 
 
@@ -71,7 +70,7 @@ def request_from(options: argparse.Namespace) -> VerifyRequest:
     return VerifyRequest(
         url=options.url,
         model=options.model,
-        machine=_machine(options.on),
+        machine=machine_to_measure(options.on),
         weights=options.weights,
         cache=options.kv,
         served_model=options.served_model,
@@ -88,12 +87,6 @@ def request_from(options: argparse.Namespace) -> VerifyRequest:
         seed=options.seed,
         timeout_s=parse_seconds(options.timeout, "timeout"),
     )
-
-
-def _machine(named: str | None) -> HardwareSpec | None:
-    """The machine that was named; None where it is this one and its ceilings are still to be measured."""
-    machine = machine_named(named) if named else None
-    return None if machine is not None and named == "here" and machine.bandwidth_bytes_per_s is None else machine
 
 
 def _refuse_settings_of_a_start(options: argparse.Namespace) -> None:

@@ -18,7 +18,7 @@ from typing import Final
 from inference_bench.compare_runs.side import SidePoint
 from inference_bench.metrics import chunk_gaps_s, e2e_s, output_tokens_per_s, tpot_s, ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
-from inference_bench.stats import Interval, quantile
+from inference_bench.stats import Interval, sorted_quantile
 
 CONFIDENCE: Final = 0.95
 LEAST_SAMPLES: Final = 8  # of either side, below which no interval is given
@@ -38,7 +38,9 @@ class Difference:
     """One figure in both runs.
 
     Formula:  change = second / first - 1
-    Where:    interval holds the change with 95 %; None where the samples are too few; counts are the samples behind each value
+    Where:    a percentile holds every request, one that failed as longer than any time: None where it touches such a one;
+              interval holds the change with 95 %, None where the samples are too few or nothing bounds it; counts are the
+              samples behind each value
     Unit:     by the name: _s seconds, _per_s a rate, _fraction 0 to 1
     """
 
@@ -125,16 +127,28 @@ def _of_figure(
     theirs: Sequence[RequestRecord],
     seed: int,
 ) -> Difference:
-    sides = [[values(record) if _counts(record) else () for record in side] for side in (mine, theirs)]
+    is_a_request = values is not _gaps
+    sides = [[_values_of(record, values, is_a_request) for record in side] for side in (mine, theirs)]
     pooled = [[value for each in side for value in each] for side in sides]
-    first, second = (quantile(side, q) if side else None for side in pooled)
+    first, second = (_quantile(side, q) for side in pooled)
     counts = (len(pooled[0]), len(pooled[1]))
     interval = None if min(counts) < LEAST_SAMPLES else _interval(sides[0], sides[1], q, seed)
     return Difference(name, first, second, interval, counts)
 
 
-def _counts(record: RequestRecord) -> bool:
-    return record.status is RequestStatus.COMPLETED
+def _values_of(record: RequestRecord, values: Values, is_a_request: bool) -> Sequence[float]:
+    """What a request brings to a figure: its times, or of one that failed a time that is longer than any."""
+    if record.status is RequestStatus.COMPLETED:
+        return values(record)
+    return (math.inf,) if is_a_request and record.status is not RequestStatus.CANCELLED else ()
+
+
+def _quantile(values: Sequence[float], q: float) -> float | None:
+    """A quantile of what may hold requests at infinity; None where it touches one of them, or there is nothing."""
+    known = sorted(value for value in values if value < math.inf)
+    if math.ceil((len(values) - 1) * q) >= len(known):
+        return None
+    return sorted_quantile([*known, *known[-1:] * (len(values) - len(known))], q)
 
 
 def _interval(
@@ -149,13 +163,15 @@ def _interval(
     for _ in range(_RESAMPLES):
         blocks = [draws.choice(starts) for _ in range(-(-count // length))]
         kept = [index for begin in blocks for index in range(begin, begin + length)]
-        first, second = ([value for index in kept for value in side[index]] for side in (mine, theirs))
-        if first and second and (base := quantile(first, q)) > 0:
-            changes.append(quantile(second, q) / base - 1)
-    if 2 * len(changes) < _RESAMPLES:
-        return None
+        before, after = (_quantile([value for index in kept for value in side[index]], q) for side in (mine, theirs))
+        if before is None and after is not None:
+            changes.append(-1.0)  # from longer than any time
+        elif before:
+            changes.append(math.inf if after is None else after / before - 1)
     tail = (1 - CONFIDENCE) / 2
-    return Interval(quantile(changes, tail), quantile(changes, 1 - tail), CONFIDENCE)
+    low, high = (_quantile(changes, share) for share in (tail, 1 - tail))
+    is_told = low is not None and high is not None and 2 * len(changes) >= _RESAMPLES
+    return Interval(low, high, CONFIDENCE) if low is not None and high is not None and is_told else None
 
 
 def point_difference(first: SidePoint, second: SidePoint) -> Difference:

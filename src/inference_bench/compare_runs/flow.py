@@ -11,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from inference_bench.compare_runs.differences import Better, Difference, differences, point_difference
-from inference_bench.compare_runs.same_work import shared_parts, why_not_the_same
+from inference_bench.compare_runs.same_work import (
+    SharedParts,
+    SharedSteps,
+    shared_parts,
+    shared_steps,
+    why_not_the_same,
+)
 from inference_bench.compare_runs.side import Side, SidePoint, read_side
 from inference_bench.errors import RequestError
+
+_MOST_NAMED: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +74,10 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
             f"{sides[0].name} and {sides[1].name} did not do the same work, so their times say nothing about each other: "
             f"{'; '.join(reasons[:4])}{'; and more' if len(reasons) > 4 else ''}"
         )
-    names, _ = shared_parts(*sides)
+    shared, steps = shared_parts(*sides), shared_steps(*sides)
+    names = [name for name in shared.same if not steps.pairs or name in sides[0].asked]  # a step is not told twice
     parts = tuple(PartDifferences(name, differences(sides[0].parts[name], sides[1].parts[name])) for name in names)
-    pairs = tuple(_pairs(*sides))
+    pairs = tuple(PointPair(*pair, point_difference(*pair)) for pair in steps.pairs)
     return RunComparison(
         first=sides[0],
         second=sides[1],
@@ -75,7 +85,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
         points=pairs,
         parts=parts,
         reading=tuple(_reading(sides[0], pairs, parts)),
-        notes=tuple(_notes(*sides)),
+        notes=tuple(_notes(sides, shared, steps, has_parts=bool(parts))),
     )
 
 
@@ -86,18 +96,10 @@ def _changed(first: Side, second: Side) -> Iterator[tuple[str, str | None, str |
             yield name, mine, theirs
 
 
-def _pairs(first: Side, second: Side) -> Iterator[PointPair]:
-    others = {point.key: point for point in second.points}
-    for point in first.points:
-        if (other := others.get(point.key)) is not None:
-            yield PointPair(point, other, point_difference(point, other))
-
-
 def _reading(first: Side, pairs: Sequence[PointPair], parts: Sequence[PartDifferences]) -> Iterator[str]:
     """What the second run does better and worse, as counts that the tables show."""
     if first.is_verify and pairs:
         yield _counted("steps", [pair.difference for pair in pairs])
-        return
     for part in parts:
         where = f" in part {part.name}" if len(parts) > 1 and part.name else ""
         yield _counted(f"latency figures{where}", [each for each in part.figures if each.better is Better.LOWER])
@@ -112,15 +114,19 @@ def _counted(what: str, found: Sequence[Difference]) -> str:
     )
 
 
-def _notes(first: Side, second: Side) -> Iterator[str]:
-    for side in (first, second):
+def _notes(sides: tuple[Side, Side], shared: SharedParts, steps: SharedSteps, *, has_parts: bool) -> Iterator[str]:
+    for side in sides:
         if not side.is_whole:
             yield f"{side.name} did not come to its end; what it measured by then is compared"
-    _, alone = shared_parts(first, second)
-    if alone:
-        yield f"parts that only one run has are left out: {', '.join(sorted(alone)[:8])}"
-    keys = {point.key for point in first.points} ^ {point.key for point in second.points}
-    if keys:
-        yield f"{len(keys)} measured steps that only one run has are left out"
-    if not first.is_verify or not second.is_verify:
+    for reasons in list(shared.apart.values())[:_MOST_NAMED]:
+        yield f"left out, for it is not the same work: {'; '.join(reasons)}"
+    if len(shared.apart) > _MOST_NAMED:
+        yield f"{len(shared.apart) - _MOST_NAMED} more parts that are not the same work are left out"
+    if shared.alone:
+        yield f"parts that only one run has are left out: {', '.join(sorted(shared.alone)[:_MOST_NAMED])}"
+    if steps.num_apart:
+        yield f"{steps.num_apart} measured steps of the same name that compute other FLOPs are left out"
+    if steps.num_alone:
+        yield f"{steps.num_alone} measured steps that only one run has are left out"
+    if has_parts:
         yield "the intervals are of one pair of runs: what differs between two runs of one server is not in them"

@@ -1,26 +1,51 @@
 """Did two runs do the same work? Only then does a difference of their times say anything.
 
 In:   two Sides
-Out:  the reasons why not, in words; none where they did
+Out:  the steps and parts in which they did; the reasons why not, in words
 Leaves out: what may differ (engine, version, settings, machine, formats of weights and cache): that is what is compared
 Read next by: flow.
 
-The same work is the same parts, each with the same schedule (to the last bit of every arrival time), the same requested
-lengths, and prompts of as many tokens, request by request, where both servers count with the same tokenizer.
+The same work of two loads is the same parts, each with the same schedule (to the last bit of every arrival time), the same
+requested lengths, and prompts of as many tokens, request by request, where both servers count with the same tokenizer.
+
+A verification chooses its loads by what it measured, and sends as many waves of a step as it has time for. So of two
+verifications the same steps are compared, and of their parts those alone that were the same work; the others are named.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from statistics import fmean
+from typing import Final, NamedTuple
 
-from inference_bench.compare_runs.side import Side
+from inference_bench.compare import Phase
+from inference_bench.compare_runs.side import Side, SidePoint
 from inference_bench.loadtest.workload_memory import Asked
 from inference_bench.records import RequestRecord
 from inference_bench.workload import ClosedLoop, OpenLoop
 
 _TOKENS_APART: Final = 0.02  # of all prompt tokens: more is another workload, less is a template's doing
+_FLOPS_APART: Final = 0.1  # of a step: more is another model, less is prompts that came out a little longer
 _MOST_NAMED: Final = 3
+
+
+class SharedParts(NamedTuple):
+    """The parts of two runs.
+
+    Where:  same are those that were the same work, apart the reasons of each that both have and was not, alone those of one run
+    """
+
+    same: tuple[str, ...]
+    apart: Mapping[str, tuple[str, ...]]
+    alone: tuple[str, ...]
+
+
+class SharedSteps(NamedTuple):
+    """The measured steps of two runs: pairs of the same work, and how many of the same name were not, or are of one run alone."""
+
+    pairs: tuple[tuple[SidePoint, SidePoint], ...]
+    num_apart: int
+    num_alone: int
 
 
 def why_not_the_same(first: Side, second: Side) -> tuple[str, ...]:
@@ -28,27 +53,54 @@ def why_not_the_same(first: Side, second: Side) -> tuple[str, ...]:
     if first.is_verify != second.is_verify:
         kinds = ["a verification" if side.is_verify else "a load" for side in (first, second)]
         return (f"one is {kinds[0]} and the other {kinds[1]}",)
-    shared = [name for name in first.parts if name in second.parts]
-    if not shared:
-        return ("they have no part in common",)
-    return tuple(reason for name in shared for reason in _in_part(name, first, second))
+    parts, steps = shared_parts(first, second), shared_steps(first, second)
+    reasons = tuple(reason for found in parts.apart.values() for reason in found)
+    if first.is_verify and (steps.pairs or parts.same):
+        return ()
+    if steps.num_apart:
+        return (f"{steps.num_apart} steps of the same name compute other FLOPs, as of another model", *reasons)
+    if first.points and second.points:
+        return (f"no step was measured in both ({_contexts(first)} and {_contexts(second)})", *reasons)
+    return reasons if parts.same or parts.apart else ("they have no part in common",)
 
 
-def shared_parts(first: Side, second: Side) -> tuple[list[str], list[str]]:
-    """The parts that both runs have, and those that only one has."""
+def _contexts(side: Side) -> str:
+    """At which contexts a verification measured decoding: a slow server's are cut short."""
+    found = sorted({point.context_tokens for point in side.points if point.phase == Phase.DECODE})
+    return f"decode at {', '.join(map(str, found)) or 'no'} tokens"
+
+
+def shared_steps(first: Side, second: Side) -> SharedSteps:
+    """The measured steps that both runs have, by phase, batch and nominal context."""
+    others = {point.key: point for point in second.points}
+    common = [(point, others[point.key]) for point in first.points if point.key in others]
+    pairs = tuple(pair for pair in common if abs(pair[1].flops / pair[0].flops - 1) <= _FLOPS_APART)
+    alone = {point.key for point in first.points} ^ others.keys()
+    return SharedSteps(pairs, len(common) - len(pairs), len(alone))
+
+
+def shared_parts(first: Side, second: Side) -> SharedParts:
+    """The parts that both runs have, whether they were the same work, and those that only one has."""
     names = [*first.parts, *(name for name in second.parts if name not in first.parts)]
     both = [name for name in names if name in first.parts and name in second.parts]
-    return both, [name for name in names if name not in both]
+    reasons = {name: tuple(_in_part(name, first, second)) for name in both}
+    return SharedParts(
+        tuple(name for name in both if not reasons[name]),
+        {name: found for name, found in reasons.items() if found},
+        tuple(name for name in names if name not in both),
+    )
 
 
 def _in_part(name: str, first: Side, second: Side) -> Iterator[str]:
     where = f" in part {name}" if len(first.parts) > 1 else ""
+    mine, theirs = first.parts[name], second.parts[name]
     asked = first.asked.get(name), second.asked.get(name)
     if asked[0] is not None and asked[1] is not None:
         yield from (f"{reason}{where}" for reason in _asked_apart(asked[0], asked[1]))
-    yield from (
-        f"{reason}{where}" for reason in _lengths_apart(first.parts[name], second.parts[name], asked[0] is None)
-    )
+    elif first.is_verify:
+        yield from (f"{reason}{where}" for reason in _waves_apart(mine, theirs))
+        return
+    yield from (f"{reason}{where}" for reason in _lengths_apart(mine, theirs, asked[0] is None))
 
 
 def _asked_apart(first: Asked, second: Asked) -> Iterator[str]:
@@ -68,6 +120,20 @@ def _asked_apart(first: Asked, second: Asked) -> Iterator[str]:
 def _schedule(arrival: OpenLoop) -> str:
     rate = "" if arrival.nominal_rate is None else f" at {arrival.nominal_rate:g} a second"
     return f"{len(arrival)} requests{rate}"
+
+
+def _waves_apart(first: Sequence[RequestRecord], second: Sequence[RequestRecord]) -> Iterator[str]:
+    """Waves of one step of a sweep: as many as there was time for, so that only what each request asks for must be alike."""
+    if any(record.index is not None for record in (*first, *second)):
+        yield "the schedule is not remembered"
+        return
+    asked = [{record.requested_output_tokens for record in side} for side in (first, second)]
+    if asked[0] != asked[1]:
+        yield "the requested output lengths differ"
+    counted = [[record.prompt_tokens for record in side if record.prompt_tokens] for side in (first, second)]
+    mine, theirs = (fmean(lengths) if lengths else None for lengths in counted)
+    if mine is not None and theirs is not None and abs(theirs - mine) > max(1.0, _TOKENS_APART * mine):
+        yield f"the prompt lengths differ (mean {mine:.1f} and {theirs:.1f})"
 
 
 def _lengths_apart(

@@ -3,7 +3,7 @@
 In:   ConversionRequest
 Out:  Conversion: what was written, its hashes, its bytes beside those that were counted before
 Leaves out: keeping conversions for another time (see cached)
-Read next by: cached, verify, cli.
+Read next by: cached, cli.
 """
 
 from __future__ import annotations

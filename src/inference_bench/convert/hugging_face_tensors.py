@@ -102,8 +102,8 @@ def _expected_layer(shape: HuggingFaceShape, theirs: str, ours: str) -> Iterator
         interleaved = heads if shape.architecture == "llama" and letter != "v" else None
         width = heads * shape.head_dim
         rows.append((f"self_attn.{letter}_proj.weight", f"attn_{letter}.weight", (width, hidden), interleaved))
-        if letter in _BIASED.get(shape.architecture, ()):
-            rows.append((f"self_attn.{letter}_proj.bias", f"attn_{letter}.bias", (width,), interleaved))
+        if letter in _BIASED.get(shape.architecture, ()):  # of a design whose rows are in order
+            rows.append((f"self_attn.{letter}_proj.bias", f"attn_{letter}.bias", (width,), None))
     rows += [
         ("self_attn.o_proj.weight", "attn_output.weight", (hidden, shape.num_heads * shape.head_dim), None),
         ("mlp.gate_proj.weight", "ffn_gate.weight", (inner, hidden), None),
@@ -137,8 +137,7 @@ def in_halves(values: NDArray[np.float32], heads: int) -> NDArray[np.float32]:
 
     Shape:   [heads · head_dim, columns], as it comes
     """
-    rows = values.reshape(heads, -1, 2, values.shape[-1]) if len(values) > 1 else values.reshape(heads, -1, 2, 1)
-    return rows.swapaxes(1, 2).reshape(values.shape)
+    return values.reshape(heads, -1, 2, values.shape[-1]).swapaxes(1, 2).reshape(values.shape)
 
 
 def _header(moves: Sequence[TensorMove], fmt: NumberFormat, code: str) -> bytes:

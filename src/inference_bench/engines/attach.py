@@ -3,7 +3,7 @@
 In:   the address of a running server, and a key if it asks for one
 Out:  AttachedServer, with its identity, its own figures and where each was read
 Leaves out: starting and stopping one (llama_cpp, vllm, sglang), load and timing (measure)
-Read next by: verify.
+Read next by: llama_cpp, vllm, sglang, verify.
 
 Only GET requests are sent, only to that address, and redirects are not followed, so a key goes nowhere else. An engine is
 known by the owner it gives its model, or, behind a proxy that gives another, by answers that only it has.
@@ -51,16 +51,6 @@ class AttachedServer(RunningServer):
         except ServerError:
             return False
         return True
-
-    def changed_model(self) -> str | None:
-        """What is served now where it is not what was served when it was identified, in words; None where it is.
-
-        Raises:   ServerError if it does not answer
-        """
-        now = Listed.read(self._target, _ASK_S).name
-        if now == self.identity.model_name:
-            return None
-        return f"the server served {self.identity.model_name!r} and serves {now!r} now"
 
     def stop(self) -> None:
         """Nothing: it is not ours to end."""

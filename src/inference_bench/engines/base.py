@@ -24,6 +24,11 @@ Progress = Callable[[str], None]
 
 FlagValue = str | int | bool | None
 
+LLAMA_CPP: Final = "llama.cpp"
+VLLM: Final = "vllm"
+SGLANG: Final = "sglang"
+"""The engines that are known, by the name that an EngineIdentity has."""
+
 _SINGLE_PRECISION: Final = Decimal(2) ** -23
 
 
@@ -263,6 +268,17 @@ class EngineIdentity:
     model_sha256: str | None = None
     flags: Mapping[str, FlagValue] = field(default_factory=dict)
     model_files: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def kind(self) -> str:
+        """Its name in small letters: LLAMA_CPP, VLLM or SGLANG where it is one of them; empty where it does not say."""
+        folded = (self.name or "").casefold()
+        return LLAMA_CPP if folded == "llamacpp" else folded
+
+    def flag_count(self, flag: str) -> int | None:
+        """A flag's value where it is a count above 0."""
+        value = self.flags.get(flag)
+        return value if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
 
 
 class RunningServer(ABC):

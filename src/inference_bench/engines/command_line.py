@@ -1,8 +1,8 @@
-"""Settings of a server as a command line, checked before anything is started.
+"""Settings of a server, checked before anything is started, and as a command line.
 
 In:   names and values
 Out:  options; RequestError for what cannot be
-Read next by: vllm, sglang.
+Read next by: llama_cpp, vllm, sglang.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from inference_bench.engines.base import FlagValue
 from inference_bench.errors import RequestError
 
-MAX_COUNT: Final = (1 << 31) - 1
+MAX_COUNT: Final = (1 << 31) - 1  # the engines keep counts in 32 signed bits
 _FLAG: Final = re.compile(r"[a-z][a-z0-9-]{0,60}")
 
 

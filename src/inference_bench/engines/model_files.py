@@ -3,7 +3,7 @@
 In:   the path of a .gguf file, or of a folder as Transformers writes it
 Out:  ModelFiles: the SHA-256 of each file, and one over all of them
 Leaves out: what the files say (facts)
-Read next by: attach, llama_cpp, vllm, sglang.
+Read next by: attach, start, vllm, sglang, verify.
 
 Only regular files with the endings of models are read: a path may come from a server.
 """

@@ -11,19 +11,17 @@ what it answers is tested on transcripts made by hand from that source and its d
 
 from __future__ import annotations
 
-import os
 import re
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import MappingProxyType
 from typing import Final
 
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import EngineIdentity, FlagValue, Progress
 from inference_bench.engines.command_line import as_options, check_counts, check_flags, check_fraction
+from inference_bench.engines.environments import engine_environment, find_environment, python_of
 from inference_bench.engines.model_files import ModelFiles, hash_model
 from inference_bench.engines.ports import LOOPBACK, choose_port
 from inference_bench.engines.process import ServerProcess
@@ -38,8 +36,6 @@ DEFAULT_VENV: Final = ".venv-sglang"
 _STARTUP_TIMEOUT_S: Final = 900.0
 _ASK_S: Final = 10.0
 _OWN_FLAGS: Final = frozenset(("host", "port", "served-model-name", "model-path", "api-key", "admin-api-key"))
-_NOT_ITS_OWN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
-_OFFLINE: Final = MappingProxyType({"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "PYTHONUNBUFFERED": "1"})
 _ADVICE: Final = (
     (
         re.compile("out of memory|Not enough memory"),
@@ -113,7 +109,7 @@ class SglangServer(StartedServer):
                 f"{config.folder} is no folder with a model; it needs config.json and .safetensors files"
             )
         chosen = choose_port(port)
-        process = ServerProcess.keep(sglang_command(config, venv, chosen), log_path=log_path, env=sglang_environment())
+        process = ServerProcess.keep(sglang_command(config, venv, chosen), log_path=log_path, env=engine_environment())
         try:
             deadline_s = time.monotonic() + startup_timeout_s
             startup = Startup(_WORDS, config.folder, process, log_path, deadline_s, progress)
@@ -133,18 +129,13 @@ def find_sglang(venv: Path | None = None) -> Path:
     Where:    the one that was named, or the variable INFERENCE_BENCH_SGLANG, or .venv-sglang in this folder
     Raises:   MissingExtraError where there is none
     """
-    named = venv or (Path(os.environ[VENV_VARIABLE]) if os.environ.get(VENV_VARIABLE) else None)
-    found = (named or Path(DEFAULT_VENV)).absolute()
-    if not _python(found).is_file():
+    found = find_environment(venv, VENV_VARIABLE, DEFAULT_VENV)
+    if not python_of(found).is_file():
         raise MissingExtraError(
             f"SGLang needs a virtual environment of its own on a machine with a GPU, and there is none at {found}; make one "
             "with: python -m venv, then pip install sglang"
         )
     return found
-
-
-def _python(venv: Path) -> Path:
-    return venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def _check(config: SglangConfig) -> None:
@@ -165,14 +156,9 @@ def sglang_command(config: SglangConfig, venv: Path, port: int) -> list[str]:
 
     Source:   SGLang 0.5 python/sglang/launch_server.py, python/sglang/srt/server_args.py
     """
-    command = [str(_python(venv)), "-P", "-m", "sglang.launch_server", "--model-path", config.folder]
+    command = [str(python_of(venv)), "-P", "-m", "sglang.launch_server", "--model-path", config.folder]
     command += ["--host", LOOPBACK, "--port", str(port), "--served-model-name", config.model_name, "--enable-metrics"]
     return [*command, *as_options(config.options(), negated=None)]
-
-
-def sglang_environment() -> dict[str, str]:
-    """The environment of this program without what belongs to its own Python, with nothing fetched."""
-    return {**{name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}, **_OFFLINE}
 
 
 def _started_identity(config: SglangConfig, files: ModelFiles, reported: EngineIdentity) -> EngineIdentity:

@@ -3,7 +3,7 @@
 In:   the model it lists, and an Asker for its other answers: /server_info and /model_info (/get_... before 2026)
 Out:  Report: EngineFigures and EngineIdentity
 Leaves out: everything else that its server info holds, which is all it was started with, keys included
-Read next by: attach, sglang.
+Read next by: attach.
 
 Not run here: SGLang needs a GPU, or a CPU with AMX. The names of its fields are those of its public documentation and source.
 """

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
 
-from inference_bench.engines.base import FlagValue, Progress
+from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, FlagValue, Progress
 from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
 from inference_bench.engines.model_files import ModelFiles
 from inference_bench.engines.sglang import SglangConfig, SglangServer, find_sglang
@@ -23,7 +23,7 @@ from inference_bench.engines.vllm import VllmConfig, VllmServer, find_vllm
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.measure.machine_identity import identify_machine
 
-ENGINES: Final = ("llama.cpp", "vllm", "sglang")
+ENGINES: Final = (LLAMA_CPP, VLLM, SGLANG)
 _DEFAULT_SLOTS: Final = 4
 
 
@@ -95,10 +95,10 @@ _EVERY: Final = frozenset(
 )
 _TAKEN: Final[Mapping[str, frozenset[str]]] = MappingProxyType(
     {
-        "llama.cpp": _EVERY | {"num_threads", "kv_unified", "flash_attention", "token_budget", "micro_batch"},
-        "vllm": _EVERY
+        LLAMA_CPP: _EVERY | {"num_threads", "kv_unified", "flash_attention", "token_budget", "micro_batch"},
+        VLLM: _EVERY
         | {"num_threads", "block_tokens", "cache_bytes", "memory_fraction", "token_budget", "dtype", "venv"},
-        "sglang": _EVERY | {"block_tokens", "memory_fraction", "token_budget", "dtype", "venv"},
+        SGLANG: _EVERY | {"block_tokens", "memory_fraction", "token_budget", "dtype", "venv"},
     }
 )
 
@@ -211,8 +211,8 @@ def _start_sglang(settings: EngineSettings, start: _Start) -> StartedServer:
 
 _STARTERS: Final[Mapping[str, Callable[[EngineSettings, _Start], StartedServer]]] = MappingProxyType(
     {
-        "llama.cpp": _start_llama_cpp,
-        "vllm": _start_vllm,
-        "sglang": _start_sglang,
+        LLAMA_CPP: _start_llama_cpp,
+        VLLM: _start_vllm,
+        SGLANG: _start_sglang,
     }
 )

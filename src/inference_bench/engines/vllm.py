@@ -24,6 +24,7 @@ from typing import Final
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import EngineFigures, EngineIdentity, FlagValue, Progress
 from inference_bench.engines.command_line import as_options, check_counts, check_flags, check_fraction
+from inference_bench.engines.environments import engine_environment, find_environment, python_of
 from inference_bench.engines.model_files import ModelFiles, hash_model
 from inference_bench.engines.ports import LOOPBACK, choose_port
 from inference_bench.engines.process import ServerProcess
@@ -49,17 +50,8 @@ _STARTUP_TIMEOUT_S: Final = 600.0
 _ASK_S: Final = 10.0
 _LOG_SETTLES_S: Final = 2.0
 _OWN_FLAGS: Final = frozenset(("host", "port", "served-model-name", "model", "api-key", "uds"))
-_NOT_ITS_OWN: Final = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "VLLM_CPU_KVCACHE_SPACE", "VLLM_API_KEY")
-_OFFLINE: Final = MappingProxyType(
-    {
-        "HF_HUB_OFFLINE": "1",
-        "TRANSFORMERS_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-        "DO_NOT_TRACK": "1",
-        "NO_COLOR": "1",
-        "PYTHONUNBUFFERED": "1",
-    }
-)
+_SET_HERE: Final = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_API_KEY")
+_QUIET: Final = MappingProxyType({"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1"})
 _ADVICE: Final = (
     (re.compile("is greater than the derived max_model_len"), "ask for a context that the model was made for"),
     (
@@ -219,9 +211,8 @@ def find_vllm(venv: Path | None = None) -> Path:
     Where:    the one that was named, or the variable INFERENCE_BENCH_VLLM, or .venv-vllm in this folder
     Raises:   MissingExtraError where there is none
     """
-    named = venv or (Path(os.environ[VENV_VARIABLE]) if os.environ.get(VENV_VARIABLE) else None)
-    found = (named or Path(DEFAULT_VENV)).absolute()
-    if not (_python(found).is_file() and any(_packages(found, "vllm"))):
+    found = find_environment(venv, VENV_VARIABLE, DEFAULT_VENV)
+    if not (python_of(found).is_file() and any(_packages(found, "vllm"))):
         raise MissingExtraError(
             f"vLLM needs a virtual environment of its own, and there is none at {found}; make one with: make vllm-env"
         )
@@ -236,10 +227,6 @@ def is_cpu_package(venv: Path) -> bool:
 def _packages(venv: Path, pattern: str) -> Iterator[Path]:
     inside = "Lib/site-packages" if sys.platform == "win32" else "lib/python*/site-packages"
     return venv.glob(f"{inside}/{pattern}")
-
-
-def _python(venv: Path) -> Path:
-    return venv / ("Scripts/python.exe" if sys.platform == "win32" else "bin/python")
 
 
 def _complete(config: VllmConfig, venv: Path) -> VllmConfig:
@@ -275,20 +262,20 @@ def _check(config: VllmConfig) -> None:
 
 def vllm_command(config: VllmConfig, venv: Path, port: int) -> list[str]:
     """The command that serves a model, on the loopback interface only."""
-    command = [str(_python(venv)), "-P", "-m", "vllm.entrypoints.cli.main", "serve", config.folder]
+    command = [str(python_of(venv)), "-P", "-m", "vllm.entrypoints.cli.main", "serve", config.folder]
     command += ["--host", LOOPBACK, "--port", str(port), "--served-model-name", config.model_name]
     return [*command, *as_options(config.options(), negated="no-")]
 
 
 def vllm_environment(config: VllmConfig) -> dict[str, str]:
     """The environment of this program without what belongs to its own Python, with nothing fetched and nothing sent home."""
-    kept = {name: value for name, value in os.environ.items() if name not in _NOT_ITS_OWN}
+    settings = dict(_QUIET)
     if config.num_threads is not None:
         cores = sorted(os.sched_getaffinity(0)) if sys.platform == "linux" else list(range(os.cpu_count() or 1))
         if config.num_threads > len(cores):
             raise RequestError(f"num_threads {config.num_threads} is more than the {len(cores)} cores there are")
-        kept["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores[: config.num_threads]))
-    return {**kept, **_OFFLINE}
+        settings["VLLM_CPU_OMP_THREADS_BIND"] = ",".join(map(str, cores[: config.num_threads]))
+    return engine_environment(_SET_HERE, settings)
 
 
 def _settings_figures(config: VllmConfig) -> EngineFigures:

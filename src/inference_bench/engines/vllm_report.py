@@ -3,7 +3,7 @@
 In:   the model it lists, and an Asker for its other answers: /version and /metrics
 Out:  Report: EngineFigures and EngineIdentity
 Leaves out: what it only logs (vllm_log): the numbers it computes in, the backend of its attention
-Read next by: attach, vllm.
+Read next by: attach.
 
 Its page of metrics has one series, always 1, whose labels are the settings of its cache as Python prints them. Several
 engines behind one address (data parallelism) have one each, and each its own cache: the first is read, and said to be.

@@ -3,7 +3,7 @@
 In:   StepCalibration, the step that is changed, Choices
 Out:  Change: what the formula says it gains, beside what bytes and FLOPs alone promise; best first
 Leaves out: what a change costs besides time: quality, memory, how long each user waits
-Read next by: reading, report.
+Read next by: reading.
 
 A change alters the work (formats, batch, context, drafts), or the formula's own numbers (a rate reached whole, no overhead).
 The second kind says what a perfect kernel or engine could gain at most; it leaves bytes, FLOPs and so the bound where they are.

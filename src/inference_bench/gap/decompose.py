@@ -3,7 +3,7 @@
 In:   FittedObservation, StepCalibration
 Out:  StepGap, and which few steps are worth showing
 Leaves out: how the formula is taken apart (step_parts), words of a part (part_words), what would help (changes), sentences (reading)
-Read next by: reading, report.
+Read next by: changes, reading.
 
 The parts are those of the fitted formula, and what it does not say of the measured time is unexplained: they add up to what
 was measured, whatever the formula is.

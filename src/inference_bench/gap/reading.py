@@ -2,7 +2,7 @@
 
 In:   StepCalibration, Choices
 Out:  GapReading
-Read next by: verify, report.
+Read next by: verify.
 """
 
 from __future__ import annotations

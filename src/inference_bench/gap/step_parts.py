@@ -27,7 +27,7 @@ from typing import NamedTuple
 from inference_bench.calibrate.steps.forms import StepCalibration
 from inference_bench.calibrate.steps.observations import StepObservation
 from inference_bench.gap.parts import Cause
-from inference_bench.simulate.kernel.pricing import constant_bytes, constant_flops, moved_bytes, overlapped
+from inference_bench.simulate.kernel.pricing import overlapped
 from inference_bench.simulate.step_time import StepPart, StepTime
 from inference_bench.simulate.step_work import work_form
 
@@ -117,15 +117,13 @@ class StepReads:
 
 def _work(parts: Sequence[StepPart], counted: StepTime) -> BatchWork:
     """The work of a batch in which the weights are read once."""
-    load, values, one = counted.load_of(parts), counted.vector, counted.coefficients
-    moved = moved_bytes(values, load.positions, load.sequences)
-    windows = [*zip(counted.windows, load.window_reads, load.window_pairs, strict=True)]
+    found = counted.parts_of(counted.load_of(parts))
     return BatchWork(
-        weights=constant_bytes(values, load.positions, load.sequences) - moved,
-        cached=one.read_bytes * load.cached + sum(each.read_bytes * reads for each, reads, _ in windows),
-        moved=moved,
-        products=constant_flops(values, load.positions, load.sequences),
-        attention=one.flops_per_pair * load.pairs + sum(each.flops_per_pair * pairs for each, _, pairs in windows),
+        weights=found.weight_bytes,
+        cached=found.cache_bytes,
+        moved=found.moved_bytes,
+        products=found.product_flops,
+        attention=found.attention_flops,
     )
 
 
@@ -143,8 +141,15 @@ def _chosen(parts: Sequence[StepPart], counted: StepTime, calibration: StepCalib
     )
     if vector_s * num_positions + overlapped(memory_s, attention_s, serial) >= by_matrix:
         return work
-    alone = _work([StepPart(0, 1, True)], counted).weights
-    return BatchWork(alone, work.cached, work.moved, 0.0, work.attention, num_positions, by_vector=True)
+    return BatchWork(
+        counted.coefficients.weight_bytes_of_one,
+        work.cached,
+        work.moved,
+        0.0,
+        work.attention,
+        num_positions,
+        by_vector=True,
+    )
 
 
 # ── rates ──────────────────────────────────────────────────────────────────────────────────────────

@@ -116,6 +116,8 @@ def measure_gpu(
         raise MeasurementError(
             f"{card.name}: too little free memory on the card; free some, or ask for less"
         ) from error
+    finally:
+        torch.cuda.empty_cache()  # PyTorch would keep it, and an engine that is started next could not have it
     circumstances = Circumstances(
         compute_format="bf16",
         matrix_size=matrix_size,

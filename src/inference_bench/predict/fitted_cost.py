@@ -3,7 +3,7 @@
 In:   whoever holds a fit (FittedSteps), the bounds of both phases
 Out:  FittedCost; ExpectedSpeeds with the range of the fit's error
 Leaves out: the fitted formula itself (simulate.step_profile), which is loaded only where a profile is named
-Read next by: fit, deployment.
+Read next by: fit, scenario, plan_assumptions, simulate.profile_cost.
 """
 
 from __future__ import annotations

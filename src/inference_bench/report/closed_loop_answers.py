@@ -3,7 +3,7 @@
 In:   VerifyResult
 Out:  Answers: the question, a mark in words, and what was found
 Leaves out: every table behind them (closed_loop_tables)
-Read next by: verify_html, text_result, json_result.
+Read next by: verify_html, text_result, closed_loop_json.
 
 Everything is composed from figures; nothing here measures or judges beyond comparing a figure with its target.
 """
@@ -59,11 +59,6 @@ class Answer:
 def answers(result: VerifyResult) -> tuple[Answer, ...]:
     """Does it reach its ceiling, what would help, was the load predicted, is the capacity confirmed."""
     return (_ceiling(result.points), _help(result.gap), _load(result), _capacity(result.capacity))
-
-
-def verdict_line(answer: Answer) -> str:
-    """An answer as one line."""
-    return f"{answer.question} {answer.mark}. {answer.said}"
 
 
 # ── does it reach its ceiling ──────────────────────────────────────────────────────────────────────
@@ -199,7 +194,7 @@ def _held_out(result: VerifyResult) -> str:
         return ""
     error = result.calibration.held_out_error
     said = f" Steps that the formula was not fitted to are off by {format_fraction(error, _FEW_DIGITS)} (median)"
-    kind, worst = max(result.calibration.error_by_kind.items(), key=lambda item: item[1], default=("", 0.0))
+    kind, worst = max(result.calibration.held_out_error_by_kind.items(), key=lambda item: item[1], default=("", 0.0))
     return (
         f"{said}; {kind} steps, the worst, by {format_fraction(worst, _FEW_DIGITS)}." if worst > _LARGE else f"{said}."
     )

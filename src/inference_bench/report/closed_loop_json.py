@@ -15,7 +15,7 @@ from inference_bench.calibrate.steps.forms import FittedObservation, StepCalibra
 from inference_bench.gap.parts import GapReading
 from inference_bench.origin import Origin
 from inference_bench.report.closed_loop_answers import answers
-from inference_bench.report.closed_loop_words import chosen_candidate, form_words
+from inference_bench.report.closed_loop_words import form_words
 from inference_bench.report.wording import FITTED, REPORTED
 from inference_bench.stats import Interval
 from inference_bench.verify.closed_loop import CapacityCheck, Figure, LoadCheck, LoadRow, MemoryRow
@@ -46,7 +46,7 @@ def _interval(interval: Interval | None) -> Json | None:
 def _calibration(found: StepCalibration | None) -> Json | None:
     if found is None:
         return None
-    chosen = chosen_candidate(found)
+    chosen = found.chosen
     return {
         "form": found.form,
         "words": form_words(found.form),
@@ -56,7 +56,8 @@ def _calibration(found: StepCalibration | None) -> Json | None:
         },
         "request_s": found.request_s,
         "held_out_error": found.held_out_error,
-        "held_out_p90": None if chosen is None else chosen.held_out_p90,
+        "held_out_p90": found.held_out_p90,
+        "worst_held_out": found.worst_held_out,
         "error_by_kind": {str(kind): error for kind, error in found.error_by_kind.items()},
         "candidates": [
             {**asdict(item), "num_parameters": item.num_parameters, "is_chosen": item is chosen}

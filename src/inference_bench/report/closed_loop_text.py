@@ -38,7 +38,7 @@ def fit_text(found: StepCalibration | None) -> str:
     """The formula, its numbers, and how right it is."""
     if found is None:
         return ""
-    kinds = ", ".join(f"{kind} {format_fraction(error)}" for kind, error in found.error_by_kind.items())
+    kinds = ", ".join(f"{kind} {format_fraction(error)}" for kind, error in found.held_out_error_by_kind.items())
     held = f"held out: median error {format_fraction(found.held_out_error)}{f' ({kinds})' if kinds else ''}"
     return "\n".join(
         [

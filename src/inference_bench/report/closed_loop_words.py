@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inference_bench.calibrate.steps.forms import StepCalibration, StepCandidate, StepForm
+from inference_bench.calibrate.steps.forms import StepForm
 from inference_bench.report.text import clean
 from inference_bench.report.wording import interval_text
 from inference_bench.stats import Interval
@@ -118,13 +118,6 @@ def requests_per_s(rate: float | None) -> str:
 def load_name(row: LoadRow) -> str:
     """One load among several: where it stands to the knee, and its rate."""
     return f"{clean(row.place)}, {format_number(row.rate)}/s"
-
-
-def chosen_candidate(calibration: StepCalibration) -> StepCandidate | None:
-    """The formula that was chosen, among those that were tried; None where it is not among them."""
-    same = [item for item in calibration.candidates if item.form is calibration.form]
-    exact = [item for item in same if item.held_out_error == calibration.held_out_error]
-    return next(iter([*exact, *same]), None)
 
 
 def short_objective(check: CapacityCheck) -> str:

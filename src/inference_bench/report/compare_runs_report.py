@@ -45,10 +45,11 @@ _ROOFLINE: Final = (
 )
 _INTERVALS: Final = "an interval that leaves out 0 % is a clear difference"
 _RULES: Final = (
-    "the same work: the same parts, schedules to the last bit, requested lengths, and prompts of as many tokens",
+    "the same work: the same parts, schedules to the last bit, requested lengths, and prompts of as many tokens; of two "
+    "verifications the same steps, however many waves of each there was time for",
     "intervals of requests are from 400 resamplings of the same blocks of neighbouring requests in both runs; those of steps "
     "are from both medians' own intervals",
-    "failed requests have no times; they are in the share that completed",
+    "a failed request counts as longer than any time: a percentile that touches one is n/a",
 )
 _FACT_CHARS: Final = 60
 
@@ -147,7 +148,7 @@ def compare_runs_json(result: flow.RunComparison) -> dict[str, Any]:
 
 
 def _side_json(side: Side) -> dict[str, Any]:
-    return {"run_dir": str(side.path), "finished": side.is_whole, **{"facts": dict(side.facts)}}
+    return {"run_dir": str(side.path), "finished": side.is_whole, "facts": dict(side.facts)}
 
 
 def _difference_json(each: Difference) -> dict[str, Any]:

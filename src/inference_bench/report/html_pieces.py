@@ -40,7 +40,7 @@ class Drawing:
     make: Callable[[int], Spec | None]
 
 
-_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 _VALUE_CHARS: Final = 16
 _SHORT_CHARS: Final = 8  # up to which a key figure stands in large letters
 _FEW_COLUMNS, _MANY_COLUMNS = 6, 12  # up to which, and beyond which, a sheet of paper takes other letters
@@ -54,7 +54,7 @@ def document(title: str, body: str) -> str:
     """A whole page that needs nothing else: no script, no font, no picture from anywhere."""
     return (
         '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<meta name="referrer" content="no-referrer">\n'
         f"<title>{say(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n{body}\n</body>\n</html>\n"

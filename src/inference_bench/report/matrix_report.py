@@ -67,6 +67,7 @@ def matrix_json(result: MatrixResult) -> Json:
         "rounds": result.num_rounds,
         "seed": result.seed,
         "run_dir": str(result.folder),
+        "is_interrupted": result.is_interrupted,
     }
 
 

@@ -166,7 +166,8 @@ def _batch_words(row: MatrixRow, point: MatrixPoint, found: Gain, result: Matrix
 
 def odd(result: MatrixResult) -> tuple[str, ...]:
     """What must not be missed: combinations that failed, rounds that do not agree, steps above a ceiling."""
-    lines = [f"{row.combination.name} failed: {row.said}" for row in result.failed]
+    lines = ["the matrix was interrupted: this is what was measured by then"] if result.is_interrupted else []
+    lines += [f"{row.combination.name} failed: {row.said}" for row in result.failed]
     apart = [
         (row, point) for row in result.measured for point in row.points if (point.rounds_apart or 0) > ROUNDS_AGREE
     ]

@@ -4,7 +4,7 @@ In:   what each sequence brings to a step, in the order in which it stands in th
       cache of its own, its slot
 Out:  the parts of each batch
 Leaves out: who is in a step (scheduler), and which slot a sequence gets (slots)
-Read next by: server, calibrate, verify.
+Read next by: server, verify.
 """
 
 from __future__ import annotations

@@ -23,13 +23,13 @@ from inference_bench.simulate.presets import (
     memory_of_blocks,
     memory_of_bytes,
 )
+from inference_bench.simulate.reference_profiles import reference_profile
 from inference_bench.simulate.settings import REFERENCE_MAX_OUTPUT, KvMemory, ServerSetup, said_request_s
 from inference_bench.simulate.step_sources import (
     Shares,
     StepRange,
     engine_step_time,
     rank_of,
-    reference_profile,
     step_time_of,
 )
 from inference_bench.simulate.step_time import StepTime

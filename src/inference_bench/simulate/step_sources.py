@@ -1,90 +1,32 @@
-"""Where the time of a step comes from: a reference profile, a model's own work on a machine, or what an engine is known for.
+"""Where the time of a step comes from: a model's own work on a machine, or what an engine is known for.
 
-In:   a profile's name; or ServedModel and HardwareSpec, with shares of the peaks or an engine's name
+In:   ServedModel and HardwareSpec, with shares of the peaks or an engine's name
 Out:  StepTime
-Leaves out: measured tables (step_table), saved profiles (step_profile), the scheduler's settings (presets)
+Leaves out: the reference case (reference_profiles), measured tables (step_table), saved profiles (step_profile), the scheduler's
+      settings (presets)
 Read next by: cli, calibrate.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.accounting.communication import count_all_reduce_bytes, count_all_reduces
 from inference_bench.accounting.parallel import rank_model, rank_weights
-from inference_bench.errors import RequestError, UnknownNameError
+from inference_bench.errors import RequestError
 from inference_bench.facts.fields import shown
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.models import ModelSpec
 from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.roofline import roof
-from inference_bench.simulate.settings import KvMemory
-from inference_bench.simulate.step_time import Coefficients, StepTime, WindowWork
+from inference_bench.simulate.step_time import StepTime, WindowWork
 from inference_bench.simulate.step_work import work_form
 from inference_bench.units import GIGA, KILO, TERA, format_fraction, format_seconds, format_si
 
 if TYPE_CHECKING:
     from inference_bench.predict.efficiency import OwnMeasurements
-
-# --- the reference profiles ---------------------------------------------------------------------------------------
-
-_REFERENCE_WEIGHT_BYTES: Final = 5.5 * GIGA
-_REFERENCE_MATMUL_PARAMS: Final = 8_927_875_072
-_REFERENCE_LAYERS: Final = 36
-_REFERENCE_HIDDEN: Final = 4096
-_REFERENCE_KV_BYTES: Final = 147_456
-
-
-class ReferenceProfile(NamedTuple):
-    """A server of the reference case: its step time, the memory of its cache, and its price.
-
-    Unit:  US dollars an hour
-    """
-
-    step_time: StepTime
-    memory: KvMemory
-    usd_per_hour: float
-
-
-# name: cache budget in bytes, bandwidth, FLOPs a second reached, dollars an hour
-_REFERENCES: Final = {
-    "24GB-bf16": (16 * GIGA, 1 * TERA, 0.5 * 165 * TERA, 1.0),
-    "H100-bf16": (72 * GIGA, 3.35 * TERA, 0.5 * 989 * TERA, 2.5),
-}
-
-
-def reference_profiles() -> tuple[str, ...]:
-    """The names of the reference profiles."""
-    return tuple(_REFERENCES)
-
-
-def reference_profile(name: str) -> ReferenceProfile:
-    """The reference case on one of its two machines.
-
-    Formula:  max((W + k·cached) / BW, (2·N·positions + 4·L·d·pairs) / C)
-    Raises:   UnknownNameError
-    Source:   the project's SPEC, section 6, and golden/slo_capacity.json
-    """
-    row = next((row for known, row in _REFERENCES.items() if known.casefold() == name.casefold()), None)
-    if row is None:
-        raise UnknownNameError(f"no reference profile is called {name[:80]!r}; known: {', '.join(_REFERENCES)}")
-    budget, bandwidth, compute, usd = row
-    title = next(known for known in _REFERENCES if known.casefold() == name.casefold())
-    coefficients = Coefficients(
-        weight_bytes=_REFERENCE_WEIGHT_BYTES,
-        read_bytes=_REFERENCE_KV_BYTES,
-        flops_per_position=2 * _REFERENCE_MATMUL_PARAMS,
-        flops_per_pair=4 * _REFERENCE_LAYERS * _REFERENCE_HIDDEN,
-        bandwidth_bytes_per_s=bandwidth,
-        compute_flops_per_s=compute,
-    )
-    step_time = StepTime(
-        coefficients, source=f"the reference model on {title}", notes=("half of the dense peak is reached",)
-    )
-    return ReferenceProfile(step_time, KvMemory(budget, _REFERENCE_KV_BYTES), usd)
-
 
 # --- what devices send one another --------------------------------------------------------------------------------
 
@@ -230,14 +172,22 @@ def step_time_of(
 
     Raises:   RequestError where a rate is not known, or the model does not divide over the devices
     """
-    ceiling = roof(machine, served.weights.linear_format, compute_format)
-    bandwidth, peak = ceiling.bandwidth_bytes_per_s, ceiling.peak_flops_per_s
-    if bandwidth is None or peak is None:
-        missing = "bandwidth" if bandwidth is None else "compute rate"
+    ceilings = ceilings_of(served, machine, compute_format)
+    return step_time_at(served, ceilings, machine.name, shares, devices, link or link_of(machine))
+
+
+def ceilings_of(served: ServedModel, machine: HardwareSpec, compute_format: str | None = None) -> Ceilings:
+    """The ceilings of a machine for weights in a model's format.
+
+    Raises:   RequestError where one is not known
+    """
+    found = roof(machine, served.weights.linear_format, compute_format)
+    if found.bandwidth_bytes_per_s is None or found.peak_flops_per_s is None:
+        missing = "bandwidth" if found.bandwidth_bytes_per_s is None else "compute rate"
         raise RequestError(
-            f"the {missing} of {machine.name} for {served.weights.format_name} weights is not known; give it"
+            f"the {missing} of {machine.name} for {served.weights.format_name} weights is not known; measure or give it"
         )
-    return step_time_at(served, Ceilings(bandwidth, peak), machine.name, shares, devices, link or link_of(machine))
+    return Ceilings(found.bandwidth_bytes_per_s, found.peak_flops_per_s)
 
 
 def step_time_at(
@@ -275,7 +225,7 @@ def step_time_at(
         fixed_s=shares.fixed_s + fixed_s,
         sequence_s=shares.sequence_s,
         position_s=position_s,
-        vector_s=0.0 if shares.vector is None else _weights_of_one(own) / (bandwidth * shares.vector),
+        vector_s=0.0 if shares.vector is None else own.weight_bytes_of_one / (bandwidth * shares.vector),
     )
     windows = tuple(
         WindowWork(each.max_positions, each.read_bytes * reads, each.flops_per_pair * pairs) for each in form.windows
@@ -287,11 +237,6 @@ def step_time_at(
         source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine}",
         notes=(_said_shares(shares), *notes, *form.notes),
     )
-
-
-def _weights_of_one(work: Coefficients) -> float:
-    """Bytes of weights that a lone position reads."""
-    return work.weight_bytes + work.expert_bytes * (1 - work.expert_miss)
 
 
 def rank_of(served: ServedModel, devices: int) -> ServedModel:
@@ -319,7 +264,11 @@ _MANY_POSITIONS: Final = 1 << 20  # so that rounding up to whole bytes is lost
 def _said_shares(shares: Shares) -> str:
     if shares.is_bound:
         return "all of both peaks is reached, perfectly overlapped: no step is faster"
-    on_top = f", {format_seconds(shares.fixed_s)} a step come on top" if shares.fixed_s else ""
+    on_top = "".join(
+        f", {format_seconds(seconds)} {what} come on top"
+        for seconds, what in ((shares.fixed_s, "a step"), (shares.sequence_s, "a sequence"))
+        if seconds
+    )
     besides = "".join(
         f", {format_fraction(share)} of {what}"
         for share, what in (

@@ -23,7 +23,10 @@ from inference_bench.simulate.kernel.pricing import (
     NO_TABLE,
     attended_pairs,
     cached_reads,
+    constant_bytes,
+    constant_flops,
     grid_size,
+    moved_bytes,
     step_seconds,
 )
 
@@ -80,6 +83,11 @@ class Coefficients:
             if not (0 < value < _HUGE if each.name in _RATES else 0 <= value < _HUGE):
                 raise RequestError(f"{each.name.replace('_', ' ')} of a step is {value!r}; it must be {least}")
 
+    @property
+    def weight_bytes_of_one(self) -> float:
+        """Bytes of weights that a lone position reads."""
+        return self.weight_bytes + self.expert_bytes * (1 - self.expert_miss)
+
     def vector(self) -> tuple[float, ...]:
         """The coefficients in the order that the cost function reads them."""
         return tuple(float(getattr(self, name)) for name in _ORDER)
@@ -134,6 +142,20 @@ class StepLoad:
     window_pairs: list[int] = field(default_factory=list)
 
 
+class WorkParts(NamedTuple):
+    """What a step moves and computes, by what for.
+
+    Where:  moved is written to the cache, or kept as states; cache and attention include the windows
+    Unit:   bytes, FLOPs
+    """
+
+    weight_bytes: float
+    moved_bytes: float
+    cache_bytes: float
+    product_flops: float
+    attention_flops: float
+
+
 @dataclass(frozen=True)
 class StepTime:
     """A model of step times with where it comes from.
@@ -174,15 +196,32 @@ class StepTime:
                 load.window_pairs[index] += attended_pairs(cached, new, window.max_positions)
         return load
 
+    def parts_of(self, load: StepLoad) -> WorkParts:
+        """The terms of a step's work, the weights read once."""
+        moved = moved_bytes(self.vector, load.positions, load.sequences)
+        window_bytes, window_flops = self._of_windows(load)
+        return WorkParts(
+            weight_bytes=constant_bytes(self.vector, load.positions, load.sequences) - moved,
+            moved_bytes=moved,
+            cache_bytes=self.coefficients.read_bytes * load.cached + window_bytes,
+            product_flops=constant_flops(self.vector, load.positions, load.sequences),
+            attention_flops=self.coefficients.flops_per_pair * load.pairs + window_flops,
+        )
+
+    def _of_windows(self, load: StepLoad) -> tuple[float, float]:
+        """Bytes and FLOPs of the layers with a window."""
+        num_bytes, flops = 0.0, 0.0
+        for window, reads, pairs in zip(self.windows, load.window_reads, load.window_pairs, strict=True):
+            num_bytes += window.read_bytes * reads
+            flops += window.flops_per_pair * pairs
+        return num_bytes, flops
+
     def seconds(self, load: StepLoad) -> float:
         """The time of a step.
 
         Unit:  seconds
         """
-        extra_bytes, extra_flops = 0.0, 0.0
-        for window, reads, pairs in zip(self.windows, load.window_reads, load.window_pairs, strict=True):
-            extra_bytes += window.read_bytes * reads
-            extra_flops += window.flops_per_pair * pairs
+        extra_bytes, extra_flops = self._of_windows(load)
         return step_seconds(
             self.vector,
             self.table,

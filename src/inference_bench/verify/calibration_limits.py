@@ -13,13 +13,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from inference_bench.engines.base import EngineFigures, EngineIdentity
+from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, EngineFigures, EngineIdentity
 from inference_bench.simulate.micro_batches import equal_batches, micro_batches
 from inference_bench.simulate.step_time import StepPart
-
-LLAMA_CPP: Final = "llama.cpp"
-VLLM: Final = "vllm"
-SGLANG: Final = "sglang"
 
 _LLAMA_CPP_MICRO_BATCH: Final = 512  # what it computes at once where nobody asked for another number
 
@@ -59,7 +55,7 @@ class EngineLimits:
 
 def limits_of(identity: EngineIdentity, figures: EngineFigures) -> EngineLimits:
     """The limits of a server that has said who it is."""
-    name = (identity.name or "an engine that does not say its name").casefold().replace("llamacpp", LLAMA_CPP)
+    name = identity.kind or "an engine that does not say its name"
     if name == LLAMA_CPP:
         return _llama_cpp(identity, figures)
     return EngineLimits(
@@ -74,8 +70,8 @@ def limits_of(identity: EngineIdentity, figures: EngineFigures) -> EngineLimits:
 
 
 def _llama_cpp(identity: EngineIdentity, figures: EngineFigures) -> EngineLimits:
-    asked, unified = identity.flags.get("max_micro_batch_tokens"), figures.kv_unified
-    known = figures.micro_batch or _count(asked)
+    unified = figures.kv_unified
+    known = figures.micro_batch or identity.flag_count("max_micro_batch_tokens")
     return EngineLimits(
         LLAMA_CPP,
         pins_slots=figures.num_slots is not None,
@@ -84,12 +80,8 @@ def _llama_cpp(identity: EngineIdentity, figures: EngineFigures) -> EngineLimits
         shared_tokens=figures.context_tokens_total if unified else None,
         most_positions=known or _LLAMA_CPP_MICRO_BATCH,
         mixing={None: Mixing.UNKNOWN, False: Mixing.EQUAL, True: Mixing.IN_ORDER}[unified],
-        num_threads=figures.num_threads or _count(identity.flags.get("num_threads")),
+        num_threads=figures.num_threads or identity.flag_count("num_threads"),
     )
-
-
-def _count(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def prompt_batches(cached: int, new: int, most_positions: int | None) -> tuple[Batch, ...]:

@@ -157,7 +157,9 @@ def _fit_to_time(plan: Plan, limits: EngineLimits, pace: Pace) -> tuple[Plan, li
     while (longest := max(*fitting.contexts, *fitting.prompts)) * _SHORTER > least:
         if _LEAST_ROUNDS * pace.token_s * prompt_tokens_of_round(fitting, limits) <= _PROMPT_SHARE * plan.budget_s:
             break
-        fitting = _shortened(fitting)
+        if (shorter := _shortened(fitting)) == fitting:
+            break
+        fitting = shorter
     if fitting is plan:
         return plan, []
     return fitting, [
@@ -167,18 +169,23 @@ def _fit_to_time(plan: Plan, limits: EngineLimits, pace: Pace) -> tuple[Plan, li
 
 
 def _shortened(plan: Plan) -> Plan:
+    """All lengths a step shorter but the shortest, at which servers of every speed are then measured and can be compared."""
+
     def shorter(tokens: int) -> int:
         return max(LEAST_CONTEXT, round(tokens * _SHORTER))
+
+    def all_but_least(values: Sequence[int], of: Sequence[int]) -> tuple[int, ...]:
+        return tuple(max(min(of), shorter(value)) for value in values)
 
     def shorter_mixtures(mixtures: Iterable[Mixture]) -> tuple[Mixture, ...]:
         return tuple(Mixture(batch, shorter(context), shorter(prompt)) for batch, context, prompt in mixtures)
 
     return replace(
         plan,
-        contexts=_each_once(map(shorter, plan.contexts)),
-        prompts=_each_once(map(shorter, plan.prompts)),
-        held_contexts=tuple(map(shorter, plan.held_contexts)),
-        held_prompts=tuple(map(shorter, plan.held_prompts)),
+        contexts=_each_once(all_but_least(plan.contexts, plan.contexts)),
+        prompts=_each_once(all_but_least(plan.prompts, plan.prompts)),
+        held_contexts=all_but_least(plan.held_contexts, plan.contexts),
+        held_prompts=all_but_least(plan.held_prompts, plan.prompts),
         mixtures=shorter_mixtures(plan.mixtures),
         held_mixtures=shorter_mixtures(plan.held_mixtures),
     )
@@ -225,7 +232,7 @@ def _prompt_points(plan: Plan, limits: EngineLimits) -> Iterator[SweepPoint]:
     before = first
     for context in others:
         if limits.pins_slots or before >= _LEAST_CACHED:
-            is_held_out = context in plan.held_contexts and context is not others[-1]
+            is_held_out = context in plan.held_contexts and context != others[-1]
             yield SweepPoint(StepKind.CACHED_PREFILL, 1, before, context - before, is_held_out)
         before = context
 

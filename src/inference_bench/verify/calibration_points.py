@@ -3,7 +3,7 @@
 In:   Waves of a SweepPoint, and how the engine cuts work into batches
 Out:  StepObservation, what the fit takes; which waves were disturbed; whether the machine kept its pace
 Leaves out: measured against ceilings (points)
-Read next by: calibration_sweep, flow.
+Read next by: calibration_sweep.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 In:   how long each reading may take
 Out:  ProbeResult, of both readings the larger ones
 Leaves out: how a reading is made (measure.probe_here)
-Read next by: flow.
+Read next by: flow, matrix.
 """
 
 from __future__ import annotations
@@ -30,10 +30,13 @@ def read_ceilings(budget_s: float, say: Progress, device: ProbeDevice = ProbeDev
 
 
 def read_again(before: ProbeResult, budget_s: float, say: Progress) -> ProbeResult:
-    """Both ceilings read once more; the larger readings are the ceilings, for a ceiling is what a machine can do at its best."""
-    say("reading the ceilings again")
+    """Both ceilings read once more; the larger readings are the ceilings, for a ceiling is what a machine can do at its best.
+
+    Where:  a card is read before alone: the engine holds most of its memory by now
+    """
     if before.gpu is not None:
-        return before  # the engine holds most of the card's memory by now
+        return before
+    say("reading the ceilings again")
     after = probe_here(ProbeDevice.CPU, max_batch=_SECOND_READING_BATCH, budget_s=budget_s)
     read, product = (
         max(before, after, key=lambda result: result.bandwidth_bytes_per_s),

@@ -47,8 +47,8 @@ class Figure:
 class LoadRow:
     """One load at one rate, simulated before it was sent.
 
-    Where:    place is below, near or past the knee; ttft_s and friends hold every completed request, for charts: predicted and
-              measured in the order of the workload, None where a request did not complete
+    Where:    place is below, near or past the knee, at capacity or above it; predicted_ttft_s and its siblings hold every completed
+              request, for charts: predicted and measured in the order of the workload, None where a request did not complete
     """
 
     place: str

@@ -13,17 +13,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from inference_bench.engines.base import EngineFigures, EngineIdentity
+from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, EngineFigures, EngineIdentity
 from inference_bench.errors import RequestError
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.presets import engine_preset, llama_cpp_settings, memory_of_bytes, vllm_settings
 from inference_bench.simulate.settings import KvMemory, SchedulerSettings, ServerSetup
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.units import format_count
-
-LLAMA_CPP: Final = "llama.cpp"
-VLLM: Final = "vllm"
-SGLANG: Final = "sglang"
 
 _BATCH_FLAG: Final = "max_batch_tokens"
 _MICRO_BATCH_FLAG: Final = "max_micro_batch_tokens"
@@ -71,7 +67,7 @@ def rules_of(identity: EngineIdentity, figures: EngineFigures, served: ServedMod
 
     Raises:  RequestError for a cache in which not one position has room
     """
-    name = (identity.name or "").casefold().replace("llamacpp", LLAMA_CPP)
+    name = identity.kind
     if name == LLAMA_CPP:
         return _llama_cpp(identity, figures, served)
     if name == SGLANG:
@@ -150,8 +146,7 @@ def _memory_of_cells(served: ServedModel, slots: int, cells: int) -> KvMemory:
 
 def _limit(said: int | None, identity: EngineIdentity, flag: str, default: int) -> tuple[int, str]:
     """A limit as the server says it, as it was started with, or as it is by default."""
-    started = identity.flags.get(flag)
-    started = started if isinstance(started, int) and not isinstance(started, bool) and started > 0 else None
+    started = identity.flag_count(flag)
     return _first_known((said, _SAID), (started, "as it was started"), (default, "its default, assumed"))
 
 

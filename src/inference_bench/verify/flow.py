@@ -3,17 +3,18 @@
 In:   VerifyRequest: a running server or none (then the embedded engine and model), a model, a machine
 Out:  VerifyResult; raw samples are in its run folder from the moment they are measured
 Leaves out: what each part does (calibration_sweep, calibration_fit, load_check), what a report shows (report)
-Read next by: report, cli.
+Read next by: matrix, cli.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.compare import batch_lines, read_gap
 from inference_bench.engines.base import RunningServer
@@ -27,12 +28,14 @@ from inference_bench.measure.here import machine_from_probe
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import LoadOptions, LoadResult
 from inference_bench.measure.machine_identity import identify_machine
+from inference_bench.measure.processor_time import busy_s
 from inference_bench.measure.software import software_versions
 from inference_bench.measure.store import RecordWriter
 from inference_bench.metrics import send_delay_s
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.roofline import roof
 from inference_bench.stats import quantile
+from inference_bench.units import format_fraction
 from inference_bench.verify.calibration_fit import Fitted, fit_sweep
 from inference_bench.verify.calibration_limits import limits_of
 from inference_bench.verify.calibration_sweep import Sweep, SweepOptions, run_sweep
@@ -54,6 +57,7 @@ from inference_bench.verify.summary import (
 from inference_bench.workload import Workload
 
 PROFILE_FILE: Final = "profile.json"
+_MUCH_OTHER_WORK: Final = 0.05  # of all cores: it lengthens a step on two of them by about as much
 _LONGEST_ANSWER_S: Final = 45.0  # of a request of a load: lengths are chosen for answers of seconds
 
 Progress = Callable[[str], None]
@@ -73,10 +77,10 @@ def verify_server(request: VerifyRequest, progress: Progress | None = None) -> V
     floor = measure_client_floor()
     with session.serve(say) as server, folder.open_writer() as writer:
         run = _Run(session, server, writer, say, served_by(request, session.model, server))
-        watch = GpuWatch(time.monotonic, folder.path)
-        with _named_ends(server), watch if before and before.gpu else nullcontext():
+        watch = GpuWatch(time.monotonic, folder.path) if before and before.gpu else None
+        with _named_ends(server), watch or nullcontext():
             run.measure(before)
-        run.notes += card_notes(watch.result)
+        run.notes += () if watch is None else card_notes(watch.result)
     result = _result(run, floor)
     return replace(result, started_at=started.isoformat(timespec="seconds"), elapsed_s=time.monotonic() - started_s)
 
@@ -124,7 +128,7 @@ class _Run:
         rules = self._rules()
         self.fitted = fit_sweep(self.sweep.observations(), self.served, self.machine, server.identity, rules)
         self.fitted.save(self.session.folder.path / PROFILE_FILE)
-        self._check_load(self.sweep, rules)
+        self._check_load(self.sweep, rules, clock)
         watch.check()
         self.cpu = clock.shares()
 
@@ -143,7 +147,7 @@ class _Run:
             self.notes += (f"no load was predicted or run: {error}",)
             return None
 
-    def _check_load(self, sweep: Sweep, rules: EngineRules | None) -> None:
+    def _check_load(self, sweep: Sweep, rules: EngineRules | None, clock: _CpuClock) -> None:
         """The loads, predicted from the fit and then sent; what stands in the way of them is noted."""
         request, calibration = self.session.request, self.fitted.calibration
         if not request.runs_load:
@@ -157,7 +161,7 @@ class _Run:
         try:
             self.loads = check_load(
                 server_model(calibration, rules),
-                self._sending(sweep),
+                self._sending(sweep, clock),
                 self.session.folder,
                 request.plan.load_budget,
                 limits=request.objective,
@@ -167,7 +171,7 @@ class _Run:
         except RequestError as error:
             self.notes += (f"no load was run: {error}",)
 
-    def _sending(self, sweep: Sweep) -> Send:
+    def _sending(self, sweep: Sweep, clock: _CpuClock) -> Send:
         """A way to send a load to a server at rest: with its slots in the order in which a fresh one gives them out."""
         sender = sweep.sender
         timeouts = replace(sender.timeouts, total_s=min(sender.timeouts.total_s, _LONGEST_ANSWER_S))
@@ -176,9 +180,26 @@ class _Run:
 
         def send_from_rest(workload: Workload, group: str) -> LoadResult:
             sweep.rest()
-            return send(workload, group)
+            before = clock.now()
+            result = send(workload, group)
+            other = clock.other_share(before)
+            if other is not None and other > _MUCH_OTHER_WORK:
+                self.notes += (
+                    f"while {group} was sent, other work took {format_fraction(other, 2)} of the processors: what was measured is "
+                    "slower than what was predicted for a machine without it",
+                )
+            return result
 
         return send_from_rest
+
+
+class _CpuReading(NamedTuple):
+    """Clocks at one moment: real time, and the processor time of everybody, of the engine and of the client."""
+
+    wall_s: float
+    busy_s: float | None
+    engine_s: float | None
+    client_s: float
 
 
 class _CpuClock:
@@ -191,6 +212,23 @@ class _CpuClock:
     def engine_cpu_s(self) -> float | None:
         """What the engine has used by now; None where its process is not ours."""
         return None if self._server is None else self._server.cpu_s()
+
+    def now(self) -> _CpuReading:
+        """Where all clocks stand."""
+        return _CpuReading(time.perf_counter(), busy_s(), self.engine_cpu_s(), time.process_time())
+
+    def other_share(self, before: _CpuReading) -> float | None:
+        """What others have used of all cores since then; None where the engine or the system does not say.
+
+        Formula:  (busy - engine - client) / (wall time · cores)
+        """
+        after = self.now()
+        cores = identify_machine().num_usable_cores
+        if cores != os.cpu_count() or None in (before.busy_s, after.busy_s, before.engine_s, after.engine_s):
+            return None  # where only some of the cores are ours, who is busy on those is not known
+        ours_s = (after.engine_s or 0.0) - (before.engine_s or 0.0) + after.client_s - before.client_s
+        others_s = (after.busy_s or 0.0) - (before.busy_s or 0.0) - ours_s
+        return max(0.0, others_s) / ((after.wall_s - before.wall_s) * cores)
 
     def shares(self) -> CpuShares:
         """What both have used since the beginning."""

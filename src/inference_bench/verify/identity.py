@@ -13,7 +13,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAllocation, LayerAllocation
+from inference_bench.accounting.allocation import STATE, EngineAllocation
 from inference_bench.accounting.allocation.llama_cpp import llama_cpp_allocation
 from inference_bench.accounting.cache import CacheFormat, count_cache
 from inference_bench.accounting.params import count_params
@@ -22,8 +22,9 @@ from inference_bench.engines.attach import attach
 from inference_bench.engines.base import EngineFigures, EngineIdentity, KVCacheKind
 from inference_bench.errors import MeasurementError, UnknownNameError
 from inference_bench.facts.formats import number_format
-from inference_bench.facts.models import LayerType, LoadedModel, ModelSpec
+from inference_bench.facts.models import LoadedModel, ModelSpec
 from inference_bench.measure.target import Target
+from inference_bench.verify.memory import cache_kind
 from inference_bench.verify.result import CacheCheck, ModelIdentity
 
 
@@ -111,7 +112,7 @@ def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
     expected: dict[KVCacheKind, int] = {}
     for layer in ours.layers:
         if layer.holds != STATE:
-            kind = _kind(layer, KVCacheKind.SLIDING in printed)
+            kind = cache_kind(layer, KVCacheKind.SLIDING in printed)
             expected[kind] = expected.get(kind, 0) + layer.num_bytes
     states = [buffer.size for buffer in figures.state_buffers]
     return (
@@ -120,14 +121,6 @@ def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
         and len(states) == (1 if ours.state_bytes else 0)
         and all(size.agrees_with(ours.state_bytes) for size in states)
     )
-
-
-def _kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
-    """The engine's cache that a row belongs to."""
-    if layer.holds == INDEX_KEYS:
-        return KVCacheKind.INDEX
-    windowed = layer.layer_type in (LayerType.SLIDING_ATTENTION, LayerType.CHUNKED_ATTENTION)
-    return KVCacheKind.SLIDING if windowed and has_sliding else KVCacheKind.FULL
 
 
 def manifest_sha256(

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from inference_bench.calibrate.steps.forms import StepCalibration
 from inference_bench.errors import MeasurementError
+from inference_bench.loadtest.workload_memory import META_KEY as ASKED_KEY
+from inference_bench.loadtest.workload_memory import asked_of, asked_to_json
 from inference_bench.measure.client_health import health_values
 from inference_bench.measure.load import LoadOptions, LoadResult, run_load
 from inference_bench.measure.store import RunFolder
@@ -93,6 +95,7 @@ def check_load(
     plan = _plan(model, budget, limits, seed)
     if folder is not None:
         write_prediction(folder, model, plan.loads, _about(plan))
+        folder.update_meta({ASKED_KEY: {_group(load): asked_to_json(asked_of(load.workload)) for load in plan.loads}})
     rows, notes, health = _send_all(plan.loads, send, budget, say)
     if folder is not None:
         folder.update_meta({_META_KEY: {"client": health}})
@@ -172,6 +175,11 @@ def _about(plan: _LoadPlan) -> dict[str, Any]:
 # ── the loads ──────────────────────────────────────────────────────────────────────────────────────
 
 
+def _group(load: PredictedLoad) -> str:
+    """What the load is called in the run's records."""
+    return f"load-{load.place.replace(' ', '-')}"
+
+
 def _send_all(
     loads: Sequence[PredictedLoad], send: Send, budget: LoadBudget, say: Say
 ) -> tuple[list[LoadRow], list[str], Mapping[str, Any]]:
@@ -189,7 +197,7 @@ def _send_all(
             f"sending the load {load.place}: {format_number(load.rate)} requests/s, about {format_seconds(load.metrics.span_s, 2)}"
         )
         try:
-            result = send(load.workload, f"load-{load.place.replace(' ', '-')}")
+            result = send(load.workload, _group(load))
         except MeasurementError as error:
             rows.append(row_of(load, None, [str(error)]))
             notes.append(f"the load {load.place} failed, and no more were sent")

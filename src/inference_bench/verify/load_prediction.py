@@ -3,7 +3,7 @@
 In:   ServerModel, Workload
 Out:  PredictedLoad, by the same records and metrics as a measured load; prediction.json
 Leaves out: which rates (load_check), what came of it (load_rows)
-Read next by: capacity_check, load_check, load_rows.
+Read next by: load_check, load_rows.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from inference_bench.errors import RunFolderError
 from inference_bench.files import write_whole
 from inference_bench.measure.store import RunFolder
 from inference_bench.metrics import Metrics, e2e_s, summarise, ttft_s
@@ -31,7 +32,8 @@ META_KEY: Final = "prediction"
 class PredictedLoad:
     """A load before it is sent.
 
-    Where:  place is below, near, above or past; workload is the object that is sent; records are in its order
+    Where:  place is where its rate lies: below, near or past the knee, at capacity or above it; workload is the object that is
+            sent; records are in its order
     """
 
     place: str
@@ -71,8 +73,11 @@ def write_prediction(
 ) -> str:
     """All that is predicted, as prediction.json in the run's folder; its SHA-256, which the folder keeps too.
 
-    Raises:  StorageError, RunFolderError
+    Raises:  RunFolderError where the folder holds a prediction already: one that was sent is never written anew; StorageError
     """
+    path = folder.path / PREDICTION_FILE
+    if path.exists():
+        raise RunFolderError(f"{folder.path.name} holds a prediction already; predict another load in a run of its own")
     values = {
         **about,
         "rules": list(model.rules.words),
@@ -86,7 +91,7 @@ def write_prediction(
     }
     text = json.dumps(values, allow_nan=False) + "\n"
     digest = hashlib.sha256(text.encode()).hexdigest()
-    write_whole(folder.path / PREDICTION_FILE, text)
+    write_whole(path, text)
     folder.update_meta({META_KEY: {"file": PREDICTION_FILE, "sha256": digest}})
     return digest
 

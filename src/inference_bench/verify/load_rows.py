@@ -3,9 +3,10 @@
 In:   PredictedLoad; the records of the same workload, sent
 Out:  LoadRow with Figures
 Leaves out: sending (load_check)
-Read next by: load_check, capacity_check.
+Read next by: load_check.
 
-Percentiles hold every request: one that failed counts as longer than any time, so that a percentile which touches one is not known.
+Percentiles of TTFT, TPOT and E2E hold every request: one that failed counts as longer than any time, so that a percentile which
+touches one is not known. Gaps (ITL) and tokens a second are of what was delivered.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 In:   MatrixRequest
 Out:  MatrixResult; each round of each combination is a verification in a run folder of its own, below the matrix's folder
 Leaves out: what one verification does (flow), the conversions (convert), what a report shows
-Read next by: report, cli.
+Read next by: cli.
 
 A combination that an engine does not take is named with the reason and is no failure of the run. One that fails leaves the others
-as they are.
+as they are, and a person who ends the matrix early gets what was measured by then.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import Final
 
 from inference_bench.compare import ComparedPoint
 from inference_bench.convert.cached import kept_conversion
+from inference_bench.engines.base import LLAMA_CPP
 from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.errors import InferenceBenchError, MeasurementError, RequestError, ServerStartError
 from inference_bench.facts.hardware import HardwareSpec
@@ -58,8 +59,8 @@ MATRIX_PLAN: Final = Plan(
     max_rounds=1,
     budget_s=60.0,  # for a slow machine: a round ends within seconds, and steps that are cut short are not alike
 )
-_LLAMA_CPP: Final = "llama.cpp"
 _QUICK_ROUNDS, _SLOW_ROUNDS = 2, 1  # of engines that are up within seconds, and of others
+_NOT_REACHED: Final = "no round of it came to its end"
 _FOLDER_DTYPES: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 Progress = Callable[[str], None]
@@ -117,15 +118,13 @@ def run_matrix(
 ) -> MatrixResult:
     """Convert, measure every combination that composes, and put all of them under one roof.
 
-    Where:    keep is told of every finished verification at once, so that nothing measured is lost
-    Raises:   RequestError for what cannot be asked; MeasurementError when no combination could be measured; StorageError
+    Where:    keep is told of every finished verification at once; an interruption ends the rounds, and what they measured is kept
+    Raises:   RequestError for what cannot be asked; MeasurementError when no combination could be measured; StorageError;
+              KeyboardInterrupt where nothing was measured by then
     """
     say = progress or (lambda _text: None)
     started, started_s = datetime.now(UTC), time.monotonic()
-    if request.machine is not None and request.machine.origin is Origin.PUBLISHED:
-        raise RequestError(
-            f"the engines of a matrix run on this machine, not on {request.machine.name}; leave the machine out to have this one probed"
-        )
+    _require_here(request.machine)
     source, folder = _source(request, say), RunFolder.create(request.runs, "matrix")
     before = read_ceilings(request.plan.probe_budget_s, say) if request.machine is None else None
     machine = machine_from_probe(before) if before else _named(request.machine)
@@ -133,16 +132,23 @@ def run_matrix(
     num_rounds = request.num_rounds or _usual_rounds(request.axes)
 
     def run(number: int, combination: Combination) -> None:
-        one = tried[combination]
-        if isinstance(one, _Ready):
+        if isinstance(one := tried[combination], _Ready):
             asked = _asked(request, one, combination, machine, folder.path)
             _measure(one.tried, asked, f"{combination.name}, round {number} of {num_rounds}", measure, say, keep)
 
-    for number, combination in shuffled_rounds(request.axes.combinations(), request.seed, num_rounds):
-        run(number + 1, combination)
-    for combination in _unsettled(tried, machine):
-        run(num_rounds + 1, combination)
-    ceilings = read_again(before, request.plan.second_probe_budget_s, say) if before else None
+    def run_all() -> ProbeResult | None:
+        for number, combination in shuffled_rounds(request.axes.combinations(), request.seed, num_rounds):
+            run(number + 1, combination)
+        for combination in _unsettled(tried, machine):
+            run(num_rounds + 1, combination)
+        return read_again(before, request.plan.second_probe_budget_s, say) if before else None
+
+    try:
+        ceilings, is_interrupted = run_all(), False
+    except KeyboardInterrupt:
+        if not _has_results(tried.values()):
+            raise
+        ceilings, is_interrupted = before, True
     machine = machine_from_probe(ceilings) if ceilings else machine
     rows = tuple(_row(combination, one, machine) for combination, one in tried.items())
     if not any(row.outcome is Outcome.MEASURED for row in rows):
@@ -162,7 +168,15 @@ def run_matrix(
         seed=request.seed,
         folder=folder.path,
         notes=_notes(request, ceilings, num_rounds),
+        is_interrupted=is_interrupted,
     )
+
+
+def _require_here(machine: HardwareSpec | None) -> None:
+    if machine is not None and machine.origin is Origin.PUBLISHED:
+        raise RequestError(
+            f"the engines of a matrix run on this machine, not on {machine.name}; leave the machine out to have this one probed"
+        )
 
 
 def _named(machine: HardwareSpec | None) -> HardwareSpec:
@@ -182,7 +196,7 @@ def _source(request: MatrixRequest, say: Progress) -> _Source:
 
 
 def _usual_rounds(axes: MatrixAxes) -> int:
-    return _QUICK_ROUNDS if set(axes.engine) == {_LLAMA_CPP} else _SLOW_ROUNDS
+    return _QUICK_ROUNDS if set(axes.engine) == {LLAMA_CPP} else _SLOW_ROUNDS
 
 
 # ── models ─────────────────────────────────────────────────────────────────────────────────────────
@@ -208,7 +222,7 @@ def _converted(request: MatrixRequest, source: _Source, say: Progress) -> dict[C
         if reason is not None:
             states[combination] = _Tried(outcome=Outcome.NOT_COMPOSED, said=reason)
             continue
-        key = (combination.weights, combination.engine == _LLAMA_CPP)
+        key = (combination.weights, combination.engine == LLAMA_CPP)
         if key not in made:
             made[key] = _model_for(combination, source, say)
         model = made[key]
@@ -219,10 +233,9 @@ def _converted(request: MatrixRequest, source: _Source, say: Progress) -> dict[C
 def not_composed(combination: Combination) -> str | None:
     """Why no engine needs to be asked about a combination; None where it does.
 
-    Where:    engines that serve a folder read plain numbers from it; vLLM keeps its cache in the weights' own format unless it is
-              told another that it knows by another name
+    Where:    engines that serve a folder read plain numbers from it
     """
-    if combination.engine == _LLAMA_CPP:
+    if combination.engine == LLAMA_CPP:
         return None
     if combination.weights not in (OWN, *_FOLDER_DTYPES):
         return (
@@ -233,7 +246,7 @@ def not_composed(combination: Combination) -> str | None:
 
 
 def _model_for(combination: Combination, source: _Source, say: Progress) -> Path | InferenceBenchError:
-    is_file = combination.engine == _LLAMA_CPP
+    is_file = combination.engine == LLAMA_CPP
     if is_file and combination.weights == OWN:
         return source.path
     say(f"converting to {combination.weights} for {combination.engine}")
@@ -258,8 +271,11 @@ def _refused(error: InferenceBenchError) -> _Tried:
 def _asked(
     request: MatrixRequest, one: _Ready, combination: Combination, machine: HardwareSpec, folder: Path
 ) -> VerifyRequest:
-    """The verification of one combination."""
-    is_own = combination.engine != _LLAMA_CPP and combination.kv == (
+    """The verification of one combination.
+
+    Where:    vLLM and SGLang keep their cache in the weights' own format unless they are told another, so that one is not named
+    """
+    is_own = combination.engine != LLAMA_CPP and combination.kv == (
         combination.weights if combination.weights != OWN else "f32"
     )
     return VerifyRequest(
@@ -300,6 +316,10 @@ def _measure(
         keep(result)
 
 
+def _has_results(tried: Iterable[_State]) -> bool:
+    return any(isinstance(one, _Ready) and one.tried.results for one in tried)
+
+
 def _unsettled(tried: Mapping[Combination, _State], machine: HardwareSpec) -> list[Combination]:
     """The combinations whose rounds disagree so much that one more has to say which of them was disturbed."""
     rows = [_row(combination, one, machine) for combination, one in tried.items() if isinstance(one, _Ready)]
@@ -312,7 +332,8 @@ def _unsettled(tried: Mapping[Combination, _State], machine: HardwareSpec) -> li
 def _row(combination: Combination, one: _State, machine: HardwareSpec) -> MatrixRow:
     tried = one.tried if isinstance(one, _Ready) else one
     if not tried.results:
-        return MatrixRow(combination, Outcome.FAILED if tried.is_open else tried.outcome, tried.said)
+        outcome = Outcome.FAILED if tried.is_open else tried.outcome
+        return MatrixRow(combination, outcome, tried.said or _NOT_REACHED)
     first = tried.results[0]
     weights = first.model.weights
     ceiling = roof(machine, weights.linear_format)
@@ -374,8 +395,3 @@ def _notes(request: MatrixRequest, ceilings: ProbeResult | None, num_rounds: int
         f"and once more where its rounds lay more than {format_fraction(ROUNDS_AGREE)} apart; each time for at most "
         f"{format_seconds(request.plan.budget_s)}",
     )
-
-
-def outcomes(result: MatrixResult) -> Mapping[Outcome, int]:
-    """How many combinations came to what."""
-    return {outcome: sum(row.outcome is outcome for row in result.rows) for outcome in Outcome}

@@ -172,7 +172,8 @@ def _is_apart(point: MatrixPoint, over: MatrixPoint) -> bool | None:
 class MatrixResult:
     """A whole matrix, its rows in the order in which they were asked for.
 
-    Where:    machine holds the ceilings under which all rows stand
+    Where:    machine holds the ceilings under which all rows stand; is_interrupted says that a person ended it early, so that
+              rounds are missing
     """
 
     started_at: str
@@ -187,6 +188,7 @@ class MatrixResult:
     seed: int
     folder: Path
     notes: tuple[str, ...] = ()
+    is_interrupted: bool = False
 
     @property
     def measured(self) -> tuple[MatrixRow, ...]:

@@ -19,7 +19,15 @@ from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAlloc
 from inference_bench.accounting.allocation.llama_cpp import DEFAULT_MICRO_BATCH, llama_cpp_allocation
 from inference_bench.accounting.allocation.vllm import DEFAULT_IN_FLIGHT_TOKENS, VllmSettings, vllm_allocation
 from inference_bench.accounting.cache import CacheFormat
-from inference_bench.engines.base import EngineFigures, EngineIdentity, KVBuffer, KVCacheKind, PrintedSize
+from inference_bench.engines.base import (
+    LLAMA_CPP,
+    VLLM,
+    EngineFigures,
+    EngineIdentity,
+    KVBuffer,
+    KVCacheKind,
+    PrintedSize,
+)
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import LayerType, ModelSpec
@@ -42,9 +50,9 @@ def memory_rows(
     Where:    `setting` names how it was started, where that is not plain from its figures
     """
     try:
-        if identity.name == "llama.cpp":
+        if identity.kind == LLAMA_CPP:
             return tuple(_llama_cpp_rows(identity, figures, model, setting))
-        if identity.name == "vllm":
+        if identity.kind == VLLM:
             return tuple(_vllm_rows(identity, figures, model, setting))
     except (RequestError, UnknownNameError):
         return ()  # a design, or a format, whose layout is not counted
@@ -58,7 +66,7 @@ def _llama_cpp_rows(
     identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
 ) -> Iterator[MemoryRow]:
     asked = identity.flags
-    total, slots = _number(asked, "context_tokens_total") or figures.context_tokens_total, figures.num_slots
+    total, slots = identity.flag_count("context_tokens_total") or figures.context_tokens_total, figures.num_slots
     fmt = _format(
         _text(asked, "cache_type_k") or figures.cache_type_k, _text(asked, "cache_type_v") or figures.cache_type_v
     )
@@ -70,7 +78,7 @@ def _llama_cpp_rows(
         total,
         slots,
         unified=bool(asked.get("kv_unified", figures.kv_unified)),
-        micro_batch=_number(asked, "max_micro_batch_tokens") or figures.micro_batch or DEFAULT_MICRO_BATCH,
+        micro_batch=identity.flag_count("max_micro_batch_tokens") or figures.micro_batch or DEFAULT_MICRO_BATCH,
         full_size_window=bool(asked.get("swa_full", False)),
         flash_attention=figures.flash_attention is not False,
     )
@@ -78,7 +86,7 @@ def _llama_cpp_rows(
     named = setting or f"{format_count(total)} tokens on {slots} slots, cache {unified}, {fmt.name}"
     extra = max((layer.cells * layer.streams for layer in ours.layers if layer.holds != STATE), default=total) - total
     more = f": {format_count(extra)} cells more than the {format_count(total)} tokens asked for" if extra > 0 else ""
-    cells = _Rows("llama.cpp", named, f"{ours.rule}{more}")
+    cells = _Rows(LLAMA_CPP, named, f"{ours.rule}{more}")
     printed = {buffer.kind: buffer for buffer in figures.kv_buffers if buffer.layers}
     for kind, buffer in printed.items():
         yield from _buffer_rows(cells, _KIND_NAMES[kind], buffer, _layers_of(ours, kind, printed))
@@ -100,14 +108,15 @@ def _layers_of(
     ours: EngineAllocation, kind: KVCacheKind, printed: Mapping[KVCacheKind, KVBuffer]
 ) -> list[LayerAllocation]:
     """The layers whose cells lie in the engine's cache of one kind."""
+    has_sliding = KVCacheKind.SLIDING in printed
+    return [layer for layer in ours.layers if layer.holds != STATE and cache_kind(layer, has_sliding) is kind]
 
-    def kind_of(layer: LayerAllocation) -> KVCacheKind:
-        if layer.holds == INDEX_KEYS:
-            return KVCacheKind.INDEX
-        own = layer.layer_type in _WINDOWED and KVCacheKind.SLIDING in printed
-        return KVCacheKind.SLIDING if own else KVCacheKind.FULL
 
-    return [layer for layer in ours.layers if layer.holds != STATE and kind_of(layer) is kind]
+def cache_kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
+    """Which of llama.cpp's caches a layer lies in; layers with a window share the full one where there is no other."""
+    if layer.holds == INDEX_KEYS:
+        return KVCacheKind.INDEX
+    return KVCacheKind.SLIDING if has_sliding and layer.layer_type in _WINDOWED else KVCacheKind.FULL
 
 
 # ── vLLM: blocks out of one pool ───────────────────────────────────────────────────────────────────
@@ -116,8 +125,7 @@ def _layers_of(
 def _vllm_rows(
     identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
 ) -> Iterator[MemoryRow]:
-    asked = identity.flags
-    block = _number(asked, "block-size") or figures.block_tokens
+    block = identity.flag_count("block-size") or figures.block_tokens
     length, least, most = figures.max_model_len, *_cache_range(identity, figures)
     fmt = _format(figures.cache_type_k, figures.cache_type_v)
     if fmt is None or block is None or length is None or least is None or most is None:
@@ -125,7 +133,7 @@ def _vllm_rows(
     settings = VllmSettings(
         block_tokens=block,
         in_flight_tokens=figures.token_budget or DEFAULT_IN_FLIGHT_TOKENS,
-        tensor_parallel=_number(asked, "tensor-parallel-size") or 1,
+        tensor_parallel=identity.flag_count("tensor-parallel-size") or 1,
     )
     ours = vllm_allocation(model, fmt, length, settings=settings)
     pool = ours.pool
@@ -139,18 +147,18 @@ def _vllm_rows(
         f", {format_count(left)} bytes stay unused" if least == most else f", {format_count(fewest)} blocks at least"
     )
     named = setting or f"{format_count(most)} bytes in blocks of {block} tokens, {fmt.name}"
-    rows = _Rows("vllm", named, rule)
+    rows = _Rows(VLLM, named, rule)
     yield rows.of_count("cache", "blocks", blocks, figures.num_blocks)
     per_request = f"{format_count(pool.admission_blocks)} blocks for a request of {format_count(length)} tokens"
     tokens = int(blocks / pool.admission_blocks * length)
-    yield _Rows("vllm", named, f"whole requests of the longest length: {per_request}").of_count(
+    yield _Rows(VLLM, named, f"whole requests of the longest length: {per_request}").of_count(
         "cache", "tokens", tokens, figures.kv_tokens
     )
 
 
 def _cache_range(identity: EngineIdentity, figures: EngineFigures) -> tuple[int | None, int | None]:
     """The least and the most bytes the cache was given: the same where they are known exactly."""
-    exact = _number(identity.flags, "kv-cache-memory-bytes") or figures.cache_bytes
+    exact = identity.flag_count("kv-cache-memory-bytes") or figures.cache_bytes
     return (exact, exact) if exact is not None else figures.cache_range_bytes or (None, None)
 
 
@@ -175,11 +183,6 @@ class _Rows:
         difference = None if reported is None else predicted - reported
         shown = format_count(reported)
         return MemoryRow(self.engine, self.setting, what, unit, predicted, shown, difference, self.rule)
-
-
-def _number(flags: Mapping[str, object], name: str) -> int | None:
-    value = flags.get(name)
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _text(flags: Mapping[str, object], name: str) -> str | None:

@@ -3,7 +3,7 @@
 In:   nothing; plain values
 Out:  Plan, and the three there are: the default, QUICK and THOROUGH
 Leaves out: what of it an engine can do, and in which order (calibration_plan)
-Read next by: calibration_plan, session, flow.
+Read next by: calibration_plan, calibration_sweep, session, cli.
 """
 
 from __future__ import annotations

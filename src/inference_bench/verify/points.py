@@ -3,7 +3,7 @@
 In:   the records of waves of simultaneous requests, all of one prompt length and concurrency
 Out:  MeasuredPoint and the StepWork it did, ready for comparison
 Leaves out: which points are measured (calibration_plan) and what the bound is (compare)
-Read next by: flow.
+Read next by: calibration_points, summary.
 """
 
 from __future__ import annotations

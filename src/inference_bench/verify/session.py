@@ -22,11 +22,12 @@ from inference_bench.accounting.params import count_params
 from inference_bench.convert.cached import kept_conversion
 from inference_bench.convert.plan import HUGGING_FACE
 from inference_bench.engines.attach import AttachedServer, attach
-from inference_bench.engines.base import RunningServer
+from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, RunningServer
 from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.engines.llama_cpp import knows_a_card
 from inference_bench.engines.model_files import ModelFiles, hash_model
 from inference_bench.engines.start import ENGINES, EngineSettings, start_engine
+from inference_bench.engines.vllm import find_vllm, is_cpu_package
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import known_model, load_model
@@ -41,7 +42,6 @@ from inference_bench.origin import Origin
 from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.rate_search import Limits
-from inference_bench.verify.calibration_limits import LLAMA_CPP, SGLANG
 from inference_bench.verify.identity import engine_cache_format
 from inference_bench.verify.plan import Plan
 
@@ -69,8 +69,8 @@ class VerifyRequest:
     """What to verify. None takes the default: the embedded engine and model, on this machine, probed.
 
     Where:    num_slots and context_tokens (of one sequence) are of a server that is started here, by default what the plan
-              needs; num_threads is every core that this program may use: on few cores the client then shares them, which the
-              result states, and with fewer threads every step is slower than the machine allows. objective is what the
+              needs; num_threads is every core that this program may use, where the processor computes: on few cores the client then shares
+              them, which the result states, and with fewer threads every step is slower than the machine allows. objective is what the
               capacity keeps, by default what an idle server reaches easily; runs_load False leaves out load and capacity
     Unit:     seconds
     """
@@ -115,9 +115,11 @@ class Session:
 
     @property
     def device(self) -> ProbeDevice:
-        """What of this machine serves: a llama.cpp started here that knows no card computes on the processor."""
-        is_ours = self.attached is None and self.request.engine == LLAMA_CPP
-        return ProbeDevice.CPU if is_ours and not knows_a_card() else ProbeDevice.AUTO
+        """What of this machine serves: an engine started here that knows no card computes on the processor."""
+        if self.attached is not None or self.request.engine == SGLANG:
+            return ProbeDevice.AUTO
+        on_a_processor = not knows_a_card() if self.request.engine == LLAMA_CPP else is_cpu_package(find_vllm())
+        return ProbeDevice.CPU if on_a_processor else ProbeDevice.AUTO
 
     @contextmanager
     def serve(self, say: Progress) -> Iterator[RunningServer]:
@@ -148,15 +150,20 @@ def _settings(request: VerifyRequest, model: LoadedModel) -> EngineSettings:
     """
     word = _ggml_name if request.engine == LLAMA_CPP else _torch_name
     fmt = cache_format(request.cache) if request.cache or request.engine == LLAMA_CPP else None
-    has_threads = request.engine != SGLANG
     return EngineSettings(
         context_tokens=request.context_tokens or request.plan.context_tokens,
         num_slots=request.num_slots or request.plan.num_slots,
-        num_threads=(request.num_threads or identify_machine().num_usable_cores) if has_threads else None,
+        num_threads=_threads(request),
         cache_type_k=None if fmt is None else word(fmt.keys.name),
         cache_type_v=None if fmt is None else word(fmt.values.name),
         dtype=None if request.engine == LLAMA_CPP else _dtype(model),
     )
+
+
+def _threads(request: VerifyRequest) -> int | None:
+    """As many as were asked for; else every core that may be used, and none where a card computes."""
+    takes_none = request.engine == SGLANG or (request.engine == VLLM and not is_cpu_package(find_vllm()))
+    return request.num_threads or (None if takes_none else identify_machine().num_usable_cores)
 
 
 def prepare(request: VerifyRequest, say: Progress) -> Session:
@@ -189,9 +196,9 @@ def _to_start(request: VerifyRequest, say: Progress) -> Session:
 def _to_attach(request: VerifyRequest, url: str, say: Progress) -> Session:
     is_here = Target(url).address.is_this_machine
     say(f"asking {url} what it serves")
-    attached = attach(url, api_key=request.api_key)
+    attached = attach(url, api_key=request.api_key, hashes_files=True)
     model, path = _served_model(request, attached, is_here)
-    files = hash_model(path, say) if path else None
+    files = _files_of(attached, path, say)
     machine, notes = request.machine, tuple[str, ...]()
     if machine is None and not is_here:
         machine = _UNKNOWN_MACHINE
@@ -199,6 +206,14 @@ def _to_attach(request: VerifyRequest, url: str, say: Progress) -> Session:
             f"{url} is on another machine, which was not named: its ceilings are not known, so that no bound stands beside a time",
         )
     return Session(request, model, path, files, RunFolder.create(request.runs, "verify"), attached, machine, notes)
+
+
+def _files_of(server: AttachedServer, path: Path | None, say: Progress) -> ModelFiles | None:
+    """The hashes of what is served; the server's own files were hashed when it was identified."""
+    identity = server.identity
+    if path is None or identity.model_path != str(path) or identity.model_sha256 is None:
+        return hash_model(path, say) if path else None
+    return ModelFiles(identity.model_files, identity.model_sha256)
 
 
 def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, ModelFiles | None]:

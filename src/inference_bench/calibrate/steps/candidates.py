@@ -206,7 +206,7 @@ def fit_formula(formula: Formula, steps: Sequence[Measured], starts: Sequence[Ro
 
 
 def limits_of(formula: Formula, steps: Sequence[Measured]) -> Limits:
-    """Shares from 2 % to 125 % of a ceiling (above 100 % is a finding), times from 0 s."""
+    """Shares from 2 % to 125 % of the bandwidth and to 350 % of the compute rate (above 100 % is a finding), times from 0 s."""
     usual_s = median(step.seconds for step in steps)
     low, high, usual, spans = [], [], [], []
     for name, _ in formula.keys:

@@ -8,9 +8,11 @@ Read next by: fitting.
 The rule: the least mean |error| over the held-out steps leads. It says whether memory and compute add up or overlap. Numbers are
 then left out of it while that makes it no worse than chance would: the mean of |errors| less the leader's, step by step, is no
 more than half a standard error of that mean (a difference that one step makes alone is a whole one), or a tenth of the
-leader's. Of those the formula with fewest numbers is chosen, of as many the one with the least error. An error counts as 50 % at
-most, so that one disturbed step cannot choose; and as formulas are compared step by step, it disturbs all of them alike. The
-mean and not the median, because a kernel that only small batches take is seen by few steps.
+leader's; and while the steps that it was fitted to do not speak for the numbers: with fewer of them these are always said worse,
+by half as much again at most where the numbers are noise. Of those the formula with fewest numbers is chosen, of as many the one
+with the least error. An error counts as 50 % at most, so that one disturbed step cannot choose; and as formulas are compared step
+by step, it disturbs all of them alike. The mean and not the median, because a kernel that only small batches take is seen by few
+steps.
 
 Whatever is chosen by some steps looks better on them than it is. So the rule is also followed without each held-out step in
 turn, and what it then chooses is judged by that step alone: those are the honest errors.
@@ -32,6 +34,8 @@ LEAST_HONEST: Final = 4  # held-out steps from which on all but one of them can 
 _MOST_ERROR: Final = 0.5
 _ALIKE: Final = 0.1  # of the leader's mean error
 _CHANCE: Final = 0.5  # of a standard error
+_ALIKE_FITTED: Final = 0.5  # of the leader's mean error on the steps that both were fitted to
+_EXACT: Final = 0.01  # a mean error on those that is good enough, whatever the leader's
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +52,11 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class _Scored:
-    """A fit with its |errors| on held-out steps."""
+    """A fit with its |errors| on held-out steps, and their mean on the steps that it was fitted to."""
 
     fit: Fit
     errors: tuple[float, ...]
+    fitted_error: float
 
     def counted(self, kept: Sequence[int]) -> list[float]:
         return [min(self.errors[index], _MOST_ERROR) for index in kept]
@@ -59,10 +64,15 @@ class _Scored:
 
 def choose(fits: Sequence[Fit], fitted: Sequence[Measured], held_out: Sequence[Measured]) -> Choice:
     """The formula by the rule above; without held-out steps the one with fewest numbers among the best fitted."""
-    scored = [_Scored(fit, tuple(map(abs, fit.errors(held_out or fitted)))) for fit in fits]
+    own = [tuple(map(abs, fit.errors(fitted))) for fit in fits]
+    scored = [
+        _Scored(
+            fit, tuple(map(abs, fit.errors(held_out or fitted))), _mean([min(each, _MOST_ERROR) for each in errors])
+        )
+        for fit, errors in zip(fits, own, strict=True)
+    ]
     everything = range(len(held_out or fitted))
     chosen = _best(scored, everything)
-    own = [tuple(map(abs, each.fit.errors(fitted))) for each in scored]
     candidates = [_candidate(each, errors, bool(held_out)) for each, errors in zip(scored, own, strict=True)]
     order = sorted(
         range(len(scored)), key=lambda at: (_mean(scored[at].counted(everything)), candidates[at].num_parameters)
@@ -74,7 +84,9 @@ def _best(scored: Sequence[_Scored], kept: Sequence[int]) -> _Scored:
     """The leader with as few numbers as chance allows."""
     leader = min(scored, key=lambda each: _mean(each.counted(kept)))
     best = leader.counted(kept)
-    alike = [each for each in scored if _is_within(each.fit, leader.fit) and _is_as_good(each.counted(kept), best)]
+    allowed = max(_EXACT, (1 + _ALIKE_FITTED) * leader.fitted_error)
+    simpler = [each for each in scored if _is_within(each.fit, leader.fit) and each.fitted_error <= allowed]
+    alike = [leader, *(each for each in simpler if _is_as_good(each.counted(kept), best))]
     return min(alike, key=lambda each: (len(each.fit.formula.keys), _mean(each.counted(kept))))
 
 

@@ -5,8 +5,7 @@ Out:  Measured: a step's batches as seconds at the full ceilings, its measured t
 Leaves out: the numbers themselves (solving), and which of them are free (candidates)
 Read next by: candidates, fitting.
 
-The sums over who is in a step are the simulator's (`StepTime.load_of` and the parts of its cost function), so that what is
-fitted is what is simulated.
+The sums over who is in a step are the simulator's (`StepTime.load_of` and `parts_of`), so that what is fitted is what is simulated.
 """
 
 from __future__ import annotations
@@ -19,12 +18,9 @@ from typing import Final, NamedTuple
 from inference_bench.calibrate.steps.observations import StepObservation
 from inference_bench.errors import RequestError
 from inference_bench.facts.fields import shown
-from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.predict.step_cost import ServedModel
-from inference_bench.roofline import roof
-from inference_bench.simulate.kernel.pricing import constant_bytes, constant_flops, moved_bytes
 from inference_bench.simulate.step_sources import Ceilings
-from inference_bench.simulate.step_time import StepLoad, StepPart, StepTime
+from inference_bench.simulate.step_time import StepPart, StepTime
 from inference_bench.simulate.step_work import work_form
 from inference_bench.stats import Interval, median
 
@@ -65,21 +61,6 @@ class Measured:
     includes_request: bool
     weight: float = 1.0
     group: int = 0
-
-
-def ceilings_of(served: ServedModel, machine: HardwareSpec) -> Ceilings:
-    """The ceilings that shares are of.
-
-    Raises:  RequestError where one is not known
-    """
-    found = roof(machine, served.weights.linear_format)
-    if found.bandwidth_bytes_per_s is None or found.peak_flops_per_s is None:
-        missing = "bandwidth" if found.bandwidth_bytes_per_s is None else "compute rate"
-        raise RequestError(
-            f"the {missing} of {machine.name} for {served.weights.format_name} weights is not known, and steps are fitted as "
-            "shares of it; measure or give it"
-        )
-    return Ceilings(found.bandwidth_bytes_per_s, found.peak_flops_per_s)
 
 
 def measured_steps(
@@ -126,30 +107,18 @@ def _require_usable(each: StepObservation) -> None:
 
 def _batch_work(work: StepTime, batch: Sequence[StepPart], ceilings: Ceilings) -> BatchWork:
     load = work.load_of(batch)
-    values = work.vector
-    moved = moved_bytes(values, load.positions, load.sequences)
-    of_one = constant_bytes(values, 1, 0) - moved_bytes(values, 1, 0)
-    read, attended = _attended(work, load)
+    found = work.parts_of(load)
     bandwidth, compute = ceilings.bandwidth_bytes_per_s, ceilings.compute_flops_per_s
     return BatchWork(
-        weights=(constant_bytes(values, load.positions, load.sequences) - moved) / bandwidth,
-        moved=moved / bandwidth,
-        cache=read / bandwidth,
-        products=constant_flops(values, load.positions, load.sequences) / compute,
-        pairs=attended / compute,
-        vector=of_one * load.positions / bandwidth,
+        weights=found.weight_bytes / bandwidth,
+        moved=found.moved_bytes / bandwidth,
+        cache=found.cache_bytes / bandwidth,
+        products=found.product_flops / compute,
+        pairs=found.attention_flops / compute,
+        vector=work.coefficients.weight_bytes_of_one * load.positions / bandwidth,
         sequences=load.sequences,
         positions=load.positions,
     )
-
-
-def _attended(work: StepTime, load: StepLoad) -> tuple[float, float]:
-    """Bytes of cache that are read, and FLOPs of attended pairs: windows included."""
-    own = work.coefficients
-    windows = list(zip(work.windows, load.window_reads, load.window_pairs, strict=True))
-    read = own.read_bytes * load.cached + sum(window.read_bytes * reads for window, reads, _ in windows)
-    pairs = own.flops_per_pair * load.pairs + sum(window.flops_per_pair * pairs for window, _, pairs in windows)
-    return read, pairs
 
 
 def _weights(observations: Sequence[StepObservation]) -> list[float]:

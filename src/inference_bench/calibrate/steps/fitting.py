@@ -3,7 +3,7 @@
 In:   StepObservations of one served model on one machine
 Out:  StepCalibration: form, numbers with intervals, every candidate, honest errors, words, and a profile
 Leaves out: how steps are measured (verify), what the gap is made of (gap)
-Read next by: verify, gap, report.
+Read next by: verify.
 
 The way: columns (what each number multiplies), candidates (every formula, fitted to what is not held out), choosing (by what
 is), intervals, reading.
@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 
 from inference_bench.calibrate.steps.candidates import MAXIMA, Fit, fit_all, varied
 from inference_bench.calibrate.steps.choosing import Choice, choose
-from inference_bench.calibrate.steps.columns import ceilings_of, measured_steps
+from inference_bench.calibrate.steps.columns import measured_steps
 from inference_bench.calibrate.steps.forms import FittedObservation, StepCalibration, StepParameter, predict_step_s
 from inference_bench.calibrate.steps.intervals import parameters_of
 from inference_bench.calibrate.steps.observations import StepKind, StepObservation
@@ -29,7 +29,7 @@ from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.profile_fields import ProfileCache
 from inference_bench.simulate.settings import SchedulerSettings
 from inference_bench.simulate.step_profile import StepProfile
-from inference_bench.simulate.step_sources import Ceilings, Shares, step_time_at
+from inference_bench.simulate.step_sources import Ceilings, Shares, ceilings_of, step_time_at
 from inference_bench.stats import median, quantile
 
 LEAST_STEPS: Final = 8

@@ -114,14 +114,23 @@ class StepCalibration:
     worst_held_out: float | None = None
 
     @property
-    def chosen(self) -> StepCandidate:
-        """The formula that was chosen, among those that were tried."""
+    def chosen(self) -> StepCandidate | None:
+        """The formula that was chosen, among those that were tried; None where it is not among them."""
         free = frozenset(each.name for each in self.parameters if not each.is_assumed)
-        return next(each for each in self.candidates if each.form is self.form and frozenset(each.free) == free)
+        same = (each for each in self.candidates if each.form is self.form and frozenset(each.free) == free)
+        return next(same, None)
+
+    @property
+    def held_out_error_by_kind(self) -> Mapping[StepKind, float]:
+        """Of error_by_kind those of kinds of which a step was held out."""
+        kinds = {each.observation.kind for each in self.observations if each.observation.is_held_out}
+        return {kind: error for kind, error in self.error_by_kind.items() if kind in kinds}
 
     def best_of_each_form(self) -> tuple[StepCandidate, ...]:
         """Of each form the formula with the least error on held-out steps, the least first; of the chosen form the chosen one."""
-        best = {each.form: each for each in reversed(self.candidates)} | {self.form: self.chosen}
+        best = {each.form: each for each in reversed(self.candidates)}
+        if self.chosen is not None:
+            best[self.form] = self.chosen
         return tuple(each for each in self.candidates if best[each.form] is each)
 
     def predict_s(self, observation: StepObservation) -> float:
