@@ -43,10 +43,10 @@ _LEAST_WRITTEN_OUT: Final = 1e-9
 _LEAST_WITH_EXPONENT: Final = 1e15
 
 
-def _split(text: str, what: str) -> tuple[Decimal, str]:
+def _split(text: str, what: str, such_as: str = "32k, 24GB or 80GiB") -> tuple[Decimal, str]:
     match = _QUANTITY.fullmatch(_without_commas(text))
     if match is None:
-        raise QuantityError(f"{what} {text!r} is not a number with a unit; write for example 32k, 24GB or 80GiB")
+        raise QuantityError(f"{what} {text!r} is not a number with a unit; write for example {such_as}")
     number = Decimal(match.group(1).replace("_", ""))
     if number and abs(number.adjusted()) > _LARGEST_EXPONENT:
         raise QuantityError(f"{what} {text!r} is out of range")
@@ -149,7 +149,7 @@ def parse_seconds(text: str, what: str = "time") -> float:
     >>> parse_seconds("100ms"), parse_seconds("3"), parse_seconds("2min")
     (0.1, 3.0, 120.0)
     """
-    number, unit = _split(text, what)
+    number, unit = _split(text, what, "500ms, 2s or 1min")
     scale = {"": Decimal(1), "s": Decimal(1), "min": Decimal(60), "h": Decimal(3600)}
     scale |= {f"{prefix}s": factor for prefix, factor in _SMALL.items()}
     if unit not in scale:
