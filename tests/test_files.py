@@ -14,7 +14,7 @@ import pytest
 
 from inference_bench import files
 from inference_bench.errors import RequestError, StorageError
-from inference_bench.files import open_regular, require_writable_name, shown_name, write_whole
+from inference_bench.files import open_regular, require_writable_name, require_writable_place, shown_name, write_whole
 
 
 def test_a_new_file_and_an_old_one_hold_the_text_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -108,3 +108,10 @@ def test_a_pipe_is_not_read(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(OSError, match="not a regular file"):
         open_regular(tmp_path / "pipe")
+
+
+def test_a_file_whose_folder_is_not_there_is_refused_before_it_is_written(tmp_path: Path) -> None:
+    assert require_writable_place(str(tmp_path / "new.json"), "profile file") == str(tmp_path / "new.json")
+    with pytest.raises(RequestError, match="would lie in a folder that is not there"):
+        require_writable_place(str(tmp_path / "none" / "new.json"), "profile file")
+    assert list(tmp_path.iterdir()) == []

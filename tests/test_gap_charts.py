@@ -159,6 +159,13 @@ def test_parts_too_small_to_see_are_one_bar_and_no_more_than_three_steps_are_dra
     assert waterfall_chart([]) is None
 
 
+def test_the_axis_of_errors_ends_where_a_prediction_cannot_be_further_off() -> None:
+    """A prediction of nothing is off by -100 %; one of three times what is measured by +200 %."""
+    spec = step_fit(calibration=sample_calibration(errors=[0.0, -0.7, 2.0]))
+    said = {str(row["label"]) for row in rows(spec, "text") if str(row["label"])[0] in "+−"}
+    assert said == {"−100 %", "+100 %", "+200 %"}
+
+
 # ── the fit ────────────────────────────────────────────────────────────────────────────────────────
 
 

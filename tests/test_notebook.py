@@ -3,6 +3,7 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -111,7 +112,24 @@ def test_a_page_that_is_no_text_is_refused(tmp_path: Path) -> None:
         show(folder)
 
 
-@pytest.mark.parametrize("height_px", [0, -1, 50_000])
-def test_a_height_that_no_cell_has_is_refused(height_px: int) -> None:
+@pytest.mark.parametrize("height_px", [0, -1, 50_000, "640", None, 1.5, float("nan"), True])
+def test_a_height_that_no_cell_has_is_refused(height_px: Any) -> None:
     with pytest.raises(RequestError, match="height"):
         show(whole_loop(), height_px=height_px)
+
+
+@pytest.mark.parametrize("run", [None, 7, 1.5, ["a"], b"runs", "", "a\0b", "n" * 5000])
+def test_what_names_no_run_is_refused_in_one_line(run: Any) -> None:
+    with pytest.raises(RequestError) as told:
+        show(run)
+    assert str(told.value).isprintable()
+    assert len(str(told.value)) < 400
+
+
+def test_a_page_that_is_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> None:
+    folder, elsewhere = a_verify_run(tmp_path), tmp_path / "elsewhere.html"
+    elsewhere.write_text("somebody's letters")
+    (folder / "report.html").unlink()
+    (folder / "report.html").symlink_to(elsewhere)
+    with pytest.raises(RunFolderError, match="leads out of the folder"):
+        show(folder)

@@ -61,6 +61,20 @@ def require_writable_name(name: str, what: str) -> str:
     return name
 
 
+def require_writable_place(name: str, what: str) -> str:
+    """The same, where the file can also be made: its folder is there, and may be written to.
+
+    Raises:   RequestError
+    """
+    path = Path(require_writable_name(name, what))
+    folder = Path(os.path.realpath(path)).parent
+    if not folder.is_dir():
+        raise RequestError(f"the {what} {shown_name(name)!r} would lie in a folder that is not there; make it first")
+    if not os.access(path if path.exists() else folder, os.W_OK):
+        raise RequestError(f"the {what} {shown_name(name)!r} may not be written; give another path")
+    return name
+
+
 def open_regular(path: Path) -> BinaryIO:
     """A file to be read; not one that reading could block on, such as a pipe, nor a folder.
 

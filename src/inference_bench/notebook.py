@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import RequestError, RunFolderError
+from inference_bench.files import require_file_name, shown_name
 from inference_bench.render import svg_or_none
 from inference_bench.report.html_pieces import POLICY
 from inference_bench.report.saved_load import saved_load, saved_text
@@ -27,7 +28,7 @@ from inference_bench.report.text_result import verify_text
 from inference_bench.report.verify_html import verify_html
 from inference_bench.units import MEBI
 from inference_bench.verify.result import VerifyResult
-from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result, read_text
+from inference_bench.verify.saved import REPORT_FILE, holds_result, read_result, read_text
 
 _HEIGHT_PX: Final = 720
 _LEAST_PX, _MOST_PX = 100, 20_000
@@ -65,24 +66,49 @@ def show(run: VerifyResult | str | os.PathLike[str], height_px: int = _HEIGHT_PX
     """A finished run for the last line of a notebook cell.
 
     Where:   run is what verify_server gave, or the folder of a run
-    Raises:  RunFolderError for a folder that holds no run; RequestError for a height that no cell has
+    Raises:  RunFolderError for a folder that holds no run; RequestError for what names no run, and a height that no cell has
     """
-    if not _LEAST_PX <= height_px <= _MOST_PX:
-        raise RequestError(
-            f"a height of {height_px} pixels is asked for; it must lie between {_LEAST_PX} and {_MOST_PX}"
-        )
+    _require_height(height_px)
     if isinstance(run, VerifyResult):
         title = printable(f"{run.model.spec.name} on {run.machine.name}")
         return Shown(title, verify_text(run), verify_html(run, svg_or_none()), height_px)
-    folder = Path(run)
+    folder = _folder(run)
     return Shown(printable(f"run {folder.name}"), _text(folder), _page(folder), height_px)
+
+
+def _require_height(height_px: object) -> None:
+    is_number = isinstance(height_px, int) and not isinstance(height_px, bool)
+    if not is_number or not _LEAST_PX <= height_px <= _MOST_PX:  # type: ignore[operator]
+        raise RequestError(
+            f"a height of {shown_name(repr(height_px))} pixels is asked for; it must be a whole number from {_LEAST_PX} to {_MOST_PX}"
+        )
+
+
+def _folder(run: object) -> Path:
+    """The folder that was named.
+
+    Raises:  RequestError, RunFolderError
+    """
+    try:
+        named = os.fspath(run)  # type: ignore[call-overload]
+    except TypeError:
+        named = None
+    if not isinstance(named, str) or "\0" in named:
+        raise RequestError(
+            f"a run is what verify_server gave, or the path of a run folder; this is a {type(run).__name__}: "
+            f"{shown_name(printable(repr(run)))}"
+        )
+    require_file_name(named, "run folder")
+    if not Path(named).is_dir():
+        raise RunFolderError(f"there is no run folder {printable(shown_name(named))!r}")
+    return Path(named)
 
 
 def _text(folder: Path) -> str:
     """What was printed of the run; of one without that, what its result or its raw samples say."""
     if (text := read_text(folder)) is not None:
         return "\n".join(map(printable, text.split("\n")))
-    if (folder / RESULT_FILE).is_file() and (said := _reading(read_result(folder))):
+    if holds_result(folder) and (said := _reading(read_result(folder))):
         return said
     return saved_text(saved_load(folder), False)
 
@@ -98,9 +124,13 @@ def _page(folder: Path) -> str | None:
     Raises:  RunFolderError for a file that cannot be a page of ours
     """
     path = folder / REPORT_FILE
-    if not path.is_file():
-        return None
     try:
+        if path.is_symlink() and not path.resolve().is_relative_to(folder.resolve()):
+            raise RunFolderError(
+                f"{printable(path.name)} in {printable(folder.name)} is a link that leads out of the folder; a run's own page is needed"
+            )
+        if not path.is_file():
+            return None
         if path.stat().st_size > _MOST_PAGE_BYTES:
             raise RunFolderError(f"{printable(path.name)} in {printable(folder.name)} is too large to be a report")
         return path.read_text(encoding="utf-8")

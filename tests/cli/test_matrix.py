@@ -90,7 +90,7 @@ def test_an_interrupted_matrix_is_written_and_exit_code_130(
 @pytest.mark.parametrize(
     ("more", "said"),
     [
-        ({"url": "http://127.0.0.1:1"}, "--url"),
+        ({"url": "http://127.0.0.1:1"}, "^a URL"),
         ({"kv": "f16"}, "--kv"),
         ({"save_profile": "p"}, "--save-profile"),
         ({"quick": True}, "--quick"),

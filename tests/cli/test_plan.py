@@ -147,7 +147,7 @@ def test_a_path_in_a_scenario_is_looked_for_beside_it(capsys: pytest.CaptureFixt
 
 
 MISTAKES = [
-    (["plan"], "model is missing"),
+    (["plan"], "missing: a model"),
     (["plan", "nowhere.toml"], "no file"),
     (["plan", "."], "."),
     ([*SMALL, "--prompt", "0"], "at least 1"),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 
 from inference_bench.cli.main import main
 from inference_bench.conform.truth_process import TruthProcess
+from inference_bench.errors import RunFolderError
 from inference_bench.loadtest.workload_memory import asked_of, asked_to_json
 from inference_bench.measure.server_metrics import SERVER_METRICS_FILE, ServerSample, sample_to_json
 from inference_bench.measure.store import RunFolder
+from inference_bench.notebook import show
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
 from inference_bench.workload import Fixed, OpenLoop, Poisson, Workload, generate
@@ -257,3 +260,41 @@ def test_a_verification_is_shown_as_it_was_printed_and_without_that_by_its_readi
     assert shown.startswith("Does it reach its ceiling? No.\n  Decode ")
     assert "\x1b" not in shown
     assert shown.endswith(f"\n\nreport: {run.path / 'report.html'}\n")
+
+
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-Infinity"])
+def test_a_result_with_a_number_that_json_has_not_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, number: str
+) -> None:
+    run = a_run(tmp_path, records_of(WORKLOAD, "measure", 3))
+    (run / "result.json").write_text('{"schema": "inference-bench/verify/2", "elapsed_s": ' + number + "}")
+    assert main(["report", str(run), "--json"]) == 2
+    said = capsys.readouterr().err
+    assert "result.json is not JSON" in said
+    assert said.count("\n") == 1
+
+
+def make_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def make_link_to_a_device(path: Path) -> None:
+    path.symlink_to("/dev/null")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes of Unix")
+@pytest.mark.parametrize("make", [make_pipe, make_link_to_a_device])
+@pytest.mark.parametrize("command", ["report", "compare", "show"])
+def test_a_result_that_is_no_file_is_refused_by_name_and_never_waited_for(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, make: Callable[[Path], None], command: str
+) -> None:
+    run = a_run(tmp_path, records_of(WORKLOAD, "measure", 3))
+    make(run / "result.json")
+    if command == "show":
+        with pytest.raises(RunFolderError, match="not a regular file"):
+            show(run)
+        return
+    assert main([command, str(run), *([str(run)] if command == "compare" else [])]) == 2
+    said = capsys.readouterr().err
+    assert "result.json is not a regular file" in said
+    assert said.count("\n") == 1

@@ -145,3 +145,28 @@ def test_the_embedded_engine_has_no_other_flags(configs: list[Any]) -> None:
 def test_an_engine_that_is_not_installed_is_said_to_be_missing(tmp_path: Path, engine: str) -> None:
     with pytest.raises(MissingExtraError, match="virtual environment of its own"):
         start_engine(engine, tmp_path, EngineSettings(venv=tmp_path / "none"), log_path=LOG)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (EngineSettings(num_slots=257), "num_slots 257 is outside what llama.cpp takes; give 1 to 256"),
+        (EngineSettings(num_threads=513), "num_threads 513 is outside what llama.cpp takes; give 1 to 512"),
+        (EngineSettings(num_slots=4, context_tokens=1 << 30), "context_tokens_total 4294967296"),
+        (EngineSettings(cache_type_k="f8"), "cache_type_k 'f8' is not a cache format"),
+        (EngineSettings(dtype="float16"), "llama.cpp takes no dtype"),
+    ],
+)
+def test_what_llama_cpp_cannot_be_started_with_is_known_without_starting_it(
+    tmp_path: Path, settings: EngineSettings, said: str
+) -> None:
+    pytest.importorskip("xllamacpp")
+    (tmp_path / "m.gguf").write_bytes(b"")
+    with pytest.raises(RequestError, match=said):
+        start.check_start("llama.cpp", tmp_path / "m.gguf", settings)
+
+
+@pytest.mark.parametrize("name", ["vllm", "sglang"])
+def test_an_engine_without_its_environment_is_known_without_starting_it(tmp_path: Path, name: str) -> None:
+    with pytest.raises(MissingExtraError, match="virtual environment of its own"):
+        start.check_start(name, tmp_path, EngineSettings(venv=tmp_path / "none"))

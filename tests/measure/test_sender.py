@@ -313,8 +313,8 @@ def test_json_questions_are_answered(server: TruthServer) -> None:
     ("case", "path", "kind", "said"),
     [
         ("describes_itself", "/nothing", ServerError, "HTTP 404: File Not Found"),
-        ("describes_itself", "/bad", StreamError, "not JSON"),
-        ("describes_itself", "/big", ServerError, "larger than 16777216 bytes"),
+        ("describes_itself", "/bad", StreamError, "/bad: the server sent"),
+        ("describes_itself", "/big", ServerError, "/big: the reply is larger than 16777216 bytes"),
         ("html", "/v1/models", StreamError, "text/html instead of JSON"),
         ("silent", "/v1/models", ServerError, "no byte came for 0.5 s"),
         ("moved", "/v1/models", ServerError, "HTTP 301"),

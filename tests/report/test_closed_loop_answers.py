@@ -4,13 +4,33 @@ from dataclasses import replace
 
 import pytest
 
+from inference_bench.calibrate.steps.forms import StepParameter
 from inference_bench.calibrate.steps.observations import StepKind
 from inference_bench.gap.parts import Change, GapReading
 from inference_bench.report.closed_loop_answers import Answer, State, answers
-from inference_bench.report.closed_loop_words import figure_name, figure_value, signed
+from inference_bench.report.closed_loop_tables import calibration_facts, kinds_table
+from inference_bench.report.closed_loop_words import (
+    figure_name,
+    figure_value,
+    fitted_value,
+    held_out_words,
+    parameter_interval,
+    signed,
+)
+from inference_bench.report.findings import findings
+from inference_bench.report.text_result import verify_text
+from inference_bench.report.verify_html import verify_html
+from inference_bench.stats import Interval
 from inference_bench.verify.closed_loop import CapacityCheck, Figure, LoadCheck
 from inference_bench.verify.result import VerifyResult
-from report.closed_loop_sample import capacity_check, gap_reading, load_check, nothing_came_of_it, whole_loop
+from report.closed_loop_sample import (
+    capacity_check,
+    gap_reading,
+    load_check,
+    nothing_came_of_it,
+    troubled_loop,
+    whole_loop,
+)
 from report.sample import no_ceiling_result, sample_result, with_findings
 
 CEILING, HELP, LOAD, CAPACITY = range(4)
@@ -111,8 +131,101 @@ def test_a_kind_of_step_that_is_far_off_does_not_hide_behind_the_median_of_all()
 
 
 def test_a_change_that_makes_it_slower_is_no_help() -> None:
-    assert of_changes(gap_reading().changes[3]).mark == "Nothing that was tried"
+    assert of_changes(gap_reading().changes[3]).mark == "Nothing that can be chosen"
     assert of_changes().mark == "Nothing that was tried"
+
+
+def test_a_choice_that_gains_less_than_two_percent_is_none_and_a_better_engine_is_said_instead() -> None:
+    first, *_, engine = gap_reading().changes
+    found = of_changes(replace(first, name="half the context", gain=0.0199), engine)
+    assert found.mark == "Nothing that can be chosen"
+    assert found.said.startswith(
+        "No change that can be chosen is predicted to gain 2 % or more (half the context: +2.0 %). A better engine could gain +118 % "
+        "at most in decode, batch 8 at 266 tokens (all of the bandwidth)."
+    )
+    assert of_changes(replace(first, name="half the context", gain=0.0201), engine).mark == "Half the context"
+
+
+def test_gains_are_said_to_be_over_the_fitted_step_where_the_measured_one_is_more_than_a_tenth_away() -> None:
+    gap = gap_reading()
+    step = next(step for step in gap.steps if step.title == gap.changes[0].at)
+    for share, is_said in ((0.8, True), (0.95, False), (1.2, True)):
+        steps = (replace(step, predicted_s=share * step.measured_s),)
+        found = answers(replace(whole_loop(), gap=replace(gap, steps=steps, changes=gap.changes[:1])))[HELP]
+        assert ("Gains are over the" in found.said) is is_said
+
+
+def test_too_few_held_out_steps_are_counted_and_not_called_none() -> None:
+    result = whole_loop()
+    assert result.calibration is not None
+    few = tuple(
+        replace(each, observation=replace(each.observation, is_held_out=index < 3))
+        for index, each in enumerate(result.calibration.observations)
+    )
+    fit = replace(result.calibration, observations=few, held_out_error=None, held_out_p90=None, worst_held_out=None)
+    said = "oo few held-out steps (3) for an honest error"
+    assert said in answers(replace(result, calibration=fit))[LOAD].said
+    assert said in held_out_words(fit)
+    kinds = kinds_table(fit)
+    assert said in kinds.note
+    assert [row[3] for row in kinds.rows] == [*("3.80 %", "n/a", "n/a")]  # the first three steps decode
+    assert ("error, held out", f"t{said}") in calibration_facts(fit)
+
+
+def test_an_honest_error_says_that_it_is_not_the_chosen_formula_s_where_the_two_differ() -> None:
+    fit = whole_loop().calibration
+    assert fit is not None
+    plain = fit.plain_held_out_error
+    assert plain is not None
+    assert "each step judged under the formula the others chose" in held_out_words(
+        replace(fit, held_out_error=2 * plain)
+    )
+    assert "others chose" not in held_out_words(replace(fit, held_out_error=plain))
+
+
+def test_what_a_disturbed_run_says_is_hedged_and_held_against_nobody() -> None:
+    result = replace(whole_loop(), disturbances=("the engine's threads got 27 % of the processor time",))
+    plain = answers(whole_loop())
+    for before, after in zip(plain, answers(result), strict=True):
+        assert after.mark == f"{before.mark} (disturbed run)"
+        assert after.state is State.OPEN
+    asked = answers(replace(result, load=None, capacity=None))
+    assert [asked[LOAD].mark, asked[CAPACITY].mark] == ["Not run", "Not run"]
+
+
+def test_a_disturbed_run_is_the_first_thing_that_text_and_page_say() -> None:
+    result = replace(troubled_loop(), disturbances=("one thing", "another"), trouble="the server ended")
+    said = "This run was disturbed: one thing; another; do not judge the engine by it."
+    assert findings(result)[:2] == (said, "The run did not come to its end: the server ended.")
+    for shown in (verify_text(result), verify_html(result, None)):
+        assert shown.index(said) < shown.index("Does it reach its ceiling?")
+    assert "disturbed" not in verify_text(troubled_loop())
+
+
+def test_unsteady_points_are_counted_among_the_findings_and_not_listed() -> None:
+    result = whole_loop()
+    odd = tuple(
+        replace(point, measured=replace(point.measured, mean_s=(2 if index < 3 else 1) * point.measured.seconds))
+        for index, point in enumerate(result.points)
+    )
+    assert findings(replace(result, points=odd)) == (
+        f"3 of {len(odd)} points are unsteady: their mean time is far above their median.",
+    )
+
+
+def test_a_capacity_that_runs_contradict_is_undecided() -> None:
+    found = of_capacity(is_confirmed=None, contradiction=(2.43, 2.11), measured_rate=None)
+    assert (found.mark, found.state) == ("Undecided", State.OPEN)
+    assert "Undecided: 2.43/s kept it while 2.11/s did not, so something disturbed the runs." in found.said
+
+
+def test_a_number_that_the_steps_do_not_tell_is_assumed_and_a_wide_interval_is_not_known() -> None:
+    assert fitted_value(StepParameter("bandwidth", 0.7, None, is_told=False)) == "70.0 % (assumed)"
+    assert fitted_value(StepParameter("fixed_s", 0.0, None, is_assumed=True)).endswith("(assumed)")
+    assert fitted_value(StepParameter("bandwidth", 0.7, Interval(0.6, 0.8, 0.95))) == "70.0 %"
+    assert parameter_interval("bandwidth", Interval(0.05, 0.51, 0.95)) == "not known"
+    assert parameter_interval("bandwidth", Interval(0.05, 0.49, 0.95)) == "5.00 – 49.0 %"
+    assert parameter_interval("request_s", Interval(0.0, 0.002, 0.95)) == "at most 2.00 ms"
 
 
 def test_targets_are_counted_over_all_loads_and_errors_said_of_the_slowest() -> None:
@@ -143,7 +256,12 @@ def test_loads_without_targets_have_errors_and_no_verdict() -> None:
     ("changes", "mark", "state", "said"),
     [
         ({}, "Yes", State.GOOD, "A run at that rate kept it and one at 2.43 did not."),
-        ({"is_confirmed": False}, "No", State.POOR, "Measured: 2.11 requests/s is the most that is known to keep it."),
+        (
+            {"is_confirmed": False},
+            "No",
+            State.POOR,
+            "Measured: 2.11 requests/s is the most up to which every run kept it.",
+        ),
         ({"is_confirmed": False, "measured_rate": None}, "No", State.POOR, "No measured rate is known to keep it."),
         ({"is_confirmed": None}, "Not settled", State.OPEN, "The runs did not settle it."),
         (

@@ -57,7 +57,7 @@ def test_the_closed_loop_has_its_fit_its_loads_its_capacity_and_its_memory() -> 
     text = verify_text(whole_loop())
     parts = (
         "fit: step = time of its bytes",
-        "held out: median error 4.20 %",
+        "held out: median error 4.20 %, p90 9.10 %",
         "below, 1.20/s",
         "capacity within",
         "memory: 4 of 4",

@@ -8,8 +8,12 @@ from dataclasses import replace
 import pytest
 
 from inference_bench.charts import Spec
+from inference_bench.engines.base import EngineFigures
 from inference_bench.render import svg
+from inference_bench.report.closed_loop_tables import candidates_table
+from inference_bench.report.identity_rows import file_rows
 from inference_bench.report.json_result import verify_json
+from inference_bench.report.result_tables import counted_cache
 from inference_bench.report.verify_html import verify_html
 from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 from inference_bench.verify.result import VerifyResult
@@ -288,7 +292,7 @@ def test_the_verdict_stands_before_every_figure_and_its_marks_are_words(pages: d
 def test_loads_that_miss_and_a_capacity_that_is_not_confirmed_are_said_and_marked(pages: dict[str, str]) -> None:
     page = Page(pages["troubled_loop"])
     assert answer(pages["troubled_loop"], "Is the capacity confirmed?")[:2] == ("poor", "No")
-    assert "1.70 requests/s is the most that is known to keep it" in page.said()
+    assert "1.70 requests/s is the most up to which every run kept it" in page.said()
     assert "Load past, 3.00/s: 7 of 60 requests did not complete." in page.said()
     assert "cache is 94.00 MiB by the engine and 94,371,840 bytes by our count" in page.said()
     missed = page.rows("load")[5]
@@ -346,8 +350,8 @@ def test_the_formula_s_numbers_have_intervals_or_say_why_not_and_the_chosen_one_
     )
     formulas = page.rows("formula")
     assert [row[""] for row in formulas] == ["", "", "chosen", ""]
-    assert formulas[2]["error, held out"] == "4.20 %"
-    assert formulas[3]["error, held out"] == "n/a"
+    assert formulas[2]["median, held out"] == "4.20 %"
+    assert formulas[3]["median, held out"] == "n/a"
 
 
 def test_memory_shows_the_engine_s_figure_beside_the_count_and_what_it_does_not_state(pages: dict[str, str]) -> None:
@@ -423,3 +427,31 @@ def test_hostile_texts_of_the_closed_loop_do_nothing_and_name_nobody(pages: dict
     page = Page(source)
     assert page.said().count(SCRIPT) >= 30
     assert "/home/ada" not in source
+
+
+def test_files_and_the_cache_are_those_of_the_server_that_was_measured() -> None:
+    """An engine that was not started here has no log here, and its own slots and context are counted."""
+    ours, result = whole_loop(), bare_result()
+    assert ("engine.log", "what the engine printed") in file_rows(ours)
+    assert "engine.log" not in dict(file_rows(result))
+    assert "report.html" in dict(file_rows(result))
+    assert counted_cache(result).sequences == 1
+    slots = replace(result, figures=EngineFigures(num_slots=4, context_tokens_per_slot=2048))
+    assert (counted_cache(slots).sequences, counted_cache(slots).context_tokens) == (4, 2048)
+    longest = replace(result, figures=EngineFigures(max_model_len=8192))
+    assert (counted_cache(longest).sequences, counted_cache(longest).context_tokens) == (1, 8192)
+
+
+def test_long_tables_of_formulas_and_latencies_are_folded_and_the_mean_that_decides_is_a_column(
+    pages: dict[str, str],
+) -> None:
+    source = pages["whole_loop"]
+    for title in ("All 4 formulas that were tried", "Latency: all "):
+        assert re.search(rf"<summary>[^<]*{re.escape(title)}", source)
+    result = whole_loop()
+    assert result.calibration is not None
+    first, *others = result.calibration.candidates
+    shown = candidates_table(replace(result.calibration, candidates=(replace(first, held_out_mean=0.123), *others)))
+    column = [each.title for each in shown.columns].index("mean error, held out")
+    assert [row[column] for row in shown.rows] == ["12.3 %", "n/a", "n/a", "n/a"]
+    assert "The choice: the least mean over held-out steps leads" in shown.note

@@ -24,7 +24,8 @@ class Fake:
     """What the server does, and what it was asked.
 
     Where:    renamed_after: the number of answers after which it serves another model; dead_after: those after which it closes
-              every connection; owner is who it says owns the model
+              every connection of a request, is_gone every one at all; owner is who it says owns the model; refuses_all is what it says
+              to every request with status 429; the factors are what its counts are too large by; is_silent leaves out all text
     """
 
     num_slots: int = 4
@@ -34,6 +35,11 @@ class Fake:
     renamed_after: int | None = None
     dead_after: int | None = None
     refuses: str | None = None
+    is_gone: bool = False
+    refuses_all: str | None = None
+    prompt_factor: int = 1
+    answer_factor: int = 1
+    is_silent: bool = False
     says_usage: bool = True
     url: str = ""
     asked: list[dict[str, Any]] = field(default_factory=list)
@@ -82,6 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
     def do_GET(self) -> None:
+        if self.fake.is_gone:
+            self.close_connection = True
+            return
         found = self.fake.tell(self.path)
         self._json(404 if found is None else 200, found or {"error": {"message": "no such path"}})
 
@@ -94,7 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
             self.fake.asked.append(body)
             self._json(400, {"error": {"message": f"unknown field {self.fake.refuses}"}})
             return
-        if self.fake.is_dead:
+        if self.fake.refuses_all is not None:
+            self._json(429, {"error": {"message": self.fake.refuses_all}})
+            return
+        if self.fake.is_dead or self.fake.is_gone:
             self.close_connection = True
             return
         self._answer(body, self.fake.read(body))
@@ -109,10 +121,15 @@ class _Handler(BaseHTTPRequestHandler):
         for number in range(body["max_tokens"]):
             if number:
                 time.sleep(STEP_S)
-            self._event({"choices": [{"index": 0, "text": " a", "finish_reason": None}]})
+            if not self.fake.is_silent:
+                self._event({"choices": [{"index": 0, "text": " a", "finish_reason": None}]})
         self._event({"choices": [{"index": 0, "text": "", "finish_reason": "length"}]})
         if self.fake.says_usage:
-            counts = {"prompt_tokens": num_prompt, "completion_tokens": body["max_tokens"]}
+            fake = self.fake
+            counts = {
+                "prompt_tokens": num_prompt * fake.prompt_factor,
+                "completion_tokens": body["max_tokens"] * fake.answer_factor,
+            }
             self._event({"choices": [], "usage": {**counts, "prompt_tokens_details": {"cached_tokens": cached}}})
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True

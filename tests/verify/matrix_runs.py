@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -26,6 +27,21 @@ MACHINE = HardwareSpec(
 )
 
 
+@dataclass(frozen=True)
+class Answer:
+    """How many times its bound each step takes, and which steps a server was able to do.
+
+    Where:  counted_more is how many tokens more a prompt came out than it was asked for
+    """
+
+    slowness: float
+    context: int = CONTEXT
+    batches: tuple[int, ...] = (1, 4)
+    prompts: tuple[int, ...] = (PROMPT,)
+    counted_more: int = 0
+    notes: tuple[str, ...] = ()
+
+
 class _Model:
     def __init__(self, served: ServedModel) -> None:
         self.spec, self.weights = served.model, served.weights
@@ -34,30 +50,31 @@ class _Model:
 class _Result:
     """The attributes that a matrix reads."""
 
-    def __init__(self, request: VerifyRequest, served: ServedModel, slowness: float, run_dir: Path) -> None:
+    def __init__(self, request: VerifyRequest, served: ServedModel, answer: Answer, run_dir: Path) -> None:
         assert request.machine is not None
         ceiling = roof(request.machine, served.weights.linear_format)
-        steps = [(Phase.DECODE, batch, decode_batch(CONTEXT, batch)) for batch in (1, 4)]
-        steps.append((Phase.PREFILL, 1, (SequenceStep(0, PROMPT),)))
+        attended = answer.context + answer.counted_more
+        steps = [(Phase.DECODE, batch, answer.context, decode_batch(attended, batch)) for batch in answer.batches]
+        steps += [
+            (Phase.PREFILL, 1, prompt, (SequenceStep(0, prompt + answer.counted_more),)) for prompt in answer.prompts
+        ]
         points = []
-        for phase, batch, sequences in steps:
-            work = served.work(sequences)
-            context = CONTEXT if phase is Phase.DECODE else PROMPT
-            bound_s = work.num_bytes / 1e9
+        for phase, batch, nominal, sequences in steps:
+            work, counted = served.work(sequences), nominal + answer.counted_more
+            seconds = answer.slowness * work.num_bytes / 1e9
             points.append(
-                compare_point(
-                    MeasuredPoint(phase, batch, context, context, slowness * bound_s, 3, None, None), work, ceiling
-                )
+                compare_point(MeasuredPoint(phase, batch, counted, nominal, seconds, 3, None, None), work, ceiling)
             )
         self.points = tuple(points)
         self.model = _Model(served)
         self.engine = EngineIdentity(request.engine, "test", version="1.0")
         self.figures = EngineFigures()
-        self.notes: tuple[str, ...] = ()
+        self.notes = answer.notes
         self.run_dir = run_dir
+        self.is_interrupted = False
 
 
-Reply = float | BaseException
+Reply = float | Answer | BaseException
 Asked = list[tuple[str, str, str]]
 
 
@@ -78,7 +95,8 @@ def fake_measure(
         if isinstance(reply, BaseException):
             raise reply
         served = ServedModel(model.spec, weights, cache_format(request.cache))
-        return cast(VerifyResult, _Result(request, served, reply, request.runs / f"run-{len(asked)}"))
+        answer = reply if isinstance(reply, Answer) else Answer(reply)
+        return cast(VerifyResult, _Result(request, served, answer, request.runs / f"run-{len(asked)}"))
 
     return measure
 

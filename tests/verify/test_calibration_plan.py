@@ -208,3 +208,13 @@ def test_servers_of_every_speed_are_measured_at_the_shortest_context_so_that_the
 def test_a_plan_of_one_length_that_is_too_slow_is_measured_as_it_is() -> None:
     plan = replace(SMALL, contexts=(300,), prompts=(300,), mixtures=(), held_mixtures=())
     assert {point.context_tokens for point in plan_sweep(plan, FREE, Pace(10.0)).of_kind(StepKind.DECODE)} == {300}
+
+
+def test_a_fixed_plan_keeps_its_lengths_whatever_the_servers_pace_and_gives_way_to_its_cache_alone() -> None:
+    fixed = replace(Plan(), is_fixed=True)
+    quick, stuck = (plan_sweep(fixed, PINNED, Pace(token_s)) for token_s in (1e-5, 10.0))
+    assert quick == stuck
+    assert quick.points == plan_sweep(Plan(), PINNED).points
+    small = plan_sweep(fixed, replace(PINNED, context_tokens=200), Pace(10.0))
+    assert max(point.context_tokens for point in small.points) < 200
+    assert "contexts of the sweep are cut to" in small.notes[0]

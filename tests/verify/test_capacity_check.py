@@ -71,7 +71,8 @@ def test_a_capacity_holds_even_where_steps_take_longer_by_what_the_fit_is_off() 
     assert "with every step 5.0 % longer" in found.words
     assert "longer" not in plain.words
     wild = predict_capacity(replace(model, step_error=0.8), chosen)
-    assert "with every step 10 % longer" in wild.words
+    assert "with every step 10 % longer, the most that is allowed for; the fit is off by 80 %" in wild.words
+    assert "as far as the fit is off" not in wild.words
 
 
 def test_slower_steps_take_so_many_times_as_long() -> None:
@@ -129,7 +130,7 @@ def test_other_draws_give_an_interval_that_holds_the_capacity_of_this_one() -> N
     assert found.rate is not None
     assert found.interval.low <= found.rate <= found.interval.high
     reading = check_capacity(found, row(2.0, 0.1), row(2.3, 0.2)).reading
-    assert "as many requests drawn otherwise are predicted to keep it up to" in reading
+    assert "over several draws of such requests the predicted capacity lies between" in reading
     assert found.interval.confidence == pytest.approx(1 - 2 / 2**5)
 
 
@@ -164,8 +165,35 @@ def test_kept_above_too_is_not_confirmed() -> None:
     assert found.error is None
 
 
+@pytest.mark.parametrize(
+    ("ttft_p99_s", "measured_rate", "kept_and_missed"),
+    [
+        ((0.5, 1.2, 0.8, 4.0), 1.0, (2.3, 2.0)),  # at the rate itself
+        ((1.5, 0.7, 1.3, 4.0), None, (2.0, 1.0)),  # at the lowest
+        ((1.5, 1.2, 1.3, 0.9), None, (3.0, 1.0)),  # everywhere but at the highest
+    ],
+)
+def test_a_lower_rate_that_misses_while_a_higher_one_keeps_leaves_it_undecided(
+    ttft_p99_s: tuple[float, ...], measured_rate: float | None, kept_and_missed: tuple[float, float]
+) -> None:
+    low, at, above, past = (row(rate, ttft) for rate, ttft in zip((1.0, 2.0, 2.3, 3.0), ttft_p99_s, strict=True))
+    found = check_capacity(predicted(), at, above, [low, past])
+    assert found.is_confirmed is None
+    assert found.measured_rate == measured_rate
+    assert found.contradiction == kept_and_missed
+    assert found.crossing_rate is None
+    kept, missed = (f"{rate:.2f}/s" for rate in kept_and_missed)
+    assert f"undecided: {kept} kept it while {missed} did not, so something disturbed the runs" in found.reading
+
+
+def test_a_run_of_which_nothing_is_known_ends_what_is_known_to_keep_the_objectives() -> None:
+    found = check_capacity(predicted(), row(2.0, None, None, completed=0), row(2.3, 0.5), [row(1.0, 0.4)])
+    assert found.measured_rate == 1.0
+    assert found.contradiction is None
+
+
 def test_the_gap_counts_as_much_as_the_first_token() -> None:
-    assert check_capacity(predicted(), row(2.0, 0.5, gap=0.6), row(2.3, 0.8)).is_confirmed is False
+    assert check_capacity(predicted(), row(2.0, 0.5, gap=0.6), row(2.3, 0.8, gap=0.7)).is_confirmed is False
     assert check_capacity(predicted(), row(2.0, 0.5), row(2.3, 0.8, gap=0.6)).is_confirmed is True
 
 

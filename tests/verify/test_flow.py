@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from threading import Timer
 
 import pytest
 
@@ -21,8 +25,9 @@ from inference_bench.measure.target import Address
 from inference_bench.origin import Origin
 from inference_bench.records import RequestStatus, Stage
 from inference_bench.simulate.step_profile import load_profile
-from inference_bench.verify.flow import _named_ends, verify_server
+from inference_bench.verify.flow import Progress, VerifyInterrupted, _named_ends, verify_server
 from inference_bench.verify.load_workload import LoadBudget
+from inference_bench.verify.result import VerifyResult
 from inference_bench.verify.session import VerifyRequest
 from verify.fake_server import Fake, running
 from verify.test_calibration_sweep import PLAN
@@ -112,6 +117,117 @@ def test_a_server_that_dies_on_its_first_request_is_one_line(fake: Fake, tmp_pat
     assert "\n" not in str(error.value)
 
 
+def when(beginning: str, act: Callable[[], object]) -> Progress:
+    """Progress that does something when a line begins so."""
+
+    def say(line: str) -> None:
+        if line.startswith(beginning):
+            act()
+
+    return say
+
+
+def require_a_fit_and_the_first_load(result: VerifyResult) -> None:
+    assert result.calibration is not None
+    assert result.points
+    assert result.load is not None
+    below, near = result.load.rows
+    assert below.num_completed == below.num_requests > 0
+    assert near.num_completed < near.num_requests
+
+
+def test_a_server_that_dies_in_a_load_leaves_the_fit_the_loads_before_it_and_the_trouble(
+    fake: Fake, tmp_path: Path
+) -> None:
+    result = verify_server(
+        replace(request(fake, tmp_path), runs_load=True),
+        when("sending the load near", lambda: setattr(fake, "is_gone", True)),
+    )
+    require_a_fit_and_the_first_load(result)
+    assert result.trouble is not None
+    assert fake.url.removeprefix("http://") in result.trouble
+    assert not result.is_interrupted
+    assert any(note.startswith("load-near") for note in result.notes)
+
+
+def test_a_model_that_changes_in_a_load_leaves_everything_and_the_trouble(fake: Fake, tmp_path: Path) -> None:
+    result = verify_server(
+        replace(request(fake, tmp_path), runs_load=True),
+        when("sending the load near", lambda: setattr(fake, "name", "another-model")),
+    )
+    assert result.load is not None
+    assert all(row.num_completed == row.num_requests for row in result.load.rows)
+    assert result.trouble is not None
+    assert "'smollm2-135m'" in result.trouble
+    assert "'another-model'" in result.trouble
+
+
+def test_an_interrupted_load_leaves_the_fit_and_the_loads_before_it(fake: Fake, tmp_path: Path) -> None:
+    stop = Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT))
+    try:
+        result = verify_server(
+            replace(request(fake, tmp_path), runs_load=True), when("sending the load near", stop.start)
+        )
+    finally:
+        stop.cancel()
+    require_a_fit_and_the_first_load(result)
+    assert result.is_interrupted
+    assert result.trouble == "it was interrupted"
+
+
+def test_an_interrupted_sweep_says_where_its_samples_are(fake: Fake, tmp_path: Path) -> None:
+    def stop() -> None:
+        if len(fake.asked) > 8:
+            raise KeyboardInterrupt
+
+    with pytest.raises(VerifyInterrupted) as interrupted:
+        verify_server(request(fake, tmp_path), when("measuring", stop))
+    assert read_records(interrupted.value.run_dir).records
+
+
+def test_a_load_that_is_refused_throughout_says_the_servers_words(fake: Fake, tmp_path: Path) -> None:
+    result = verify_server(
+        replace(request(fake, tmp_path), runs_load=True),
+        when("sending the load", lambda: setattr(fake, "refuses_all", "come back tomorrow")),
+    )
+    said = [note for note in result.notes if note.startswith("load-below")]
+    assert len(said) == 1
+    assert "429" in said[0]
+    assert "come back tomorrow" in said[0]
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"prompt_factor": 7}, r"prompt tokens.*figure per token"),
+        ({"answer_factor": 3}, r"output tokens where \d+ were asked for and \d+ pieces came.*figure per token"),
+    ],
+)
+def test_counts_that_cannot_be_right_are_doubted(tmp_path: Path, changed: dict[str, int], said: str) -> None:
+    with running(Fake(**changed)) as odd:  # type: ignore[arg-type]
+        result = verify_server(request(odd, tmp_path))
+    assert len(result.count_doubts) == 1
+    assert re.search(said, result.count_doubts[0])
+
+
+def test_counts_that_are_right_are_not_doubted(fake: Fake, tmp_path: Path) -> None:
+    assert verify_server(request(fake, tmp_path)).count_doubts == ()
+
+
+def test_steps_that_are_not_known_say_why(tmp_path: Path) -> None:
+    with running(Fake(answer_factor=3)) as odd:
+        result = verify_server(request(odd, tmp_path))
+    assert any("a chunk is not one token" in note for note in result.notes)
+
+
+def test_replies_without_content_are_named_with_the_folder_of_what_was_measured(tmp_path: Path) -> None:
+    with running(Fake(is_silent=True)) as silent, pytest.raises(MeasurementError) as error:
+        verify_server(request(silent, tmp_path))
+    assert "replies ended without any content" in str(error.value)
+    (folder,) = tmp_path.iterdir()
+    assert str(error.value).endswith(f"what was measured is in {folder}")
+
+
 class EndedServer(StartedServer):
     """A server of ours whose process is gone."""
 
@@ -176,6 +292,9 @@ def test_another_machine_that_was_not_named_is_measured_without_bounds(
         ({"engine": "no-engine"}, "llama.cpp, vllm, sglang"),
         ({"engine": "vllm", "model": "nowhere"}, "serves folders as Transformers writes them, or .gguf files"),
         ({"model": "model.safetensors"}, "serves .gguf files"),
+        ({"cache": "nope"}, "'nope'"),
+        ({"cache": "q4_0/f16/x"}, "'f16/x'"),
+        ({"timeout_s": 0.0}, "within 0 s"),
     ],
 )
 def test_what_cannot_be_started_is_said_before_anything_runs(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from convert import tiny
+from inference_bench.charts.labels import Place
 from inference_bench.charts.matrix import matrix_gain_chart, matrix_roofline_chart
 from inference_bench.compare import Phase
 from inference_bench.errors import (
@@ -26,9 +28,9 @@ from inference_bench.report.matrix_html import matrix_html
 from inference_bench.report.matrix_report import matrix_json, matrix_text
 from inference_bench.verify.matrix import MatrixRequest, run_matrix
 from inference_bench.verify.matrix_axes import MAX_COMBINATIONS, Combination, parse_axes, shuffled_rounds
-from inference_bench.verify.matrix_result import MatrixResult, Outcome
+from inference_bench.verify.matrix_result import MatrixResult, Outcome, gain
 from inference_bench.verify.session import VerifyRequest
-from verify.matrix_runs import MACHINE, Asked, Reply, fake_measure, from_table
+from verify.matrix_runs import MACHINE, Answer, Asked, Reply, fake_measure, from_table
 
 FOUR = ["weights=q8_0,f32", "kv=f16,q8_0"]
 ALIKE = from_table({})
@@ -246,6 +248,110 @@ def test_only_a_gguf_file_is_re_encoded(tmp_path: Path, name: str) -> None:
         run_matrix(request)
 
 
+# ── the same work ──────────────────────────────────────────────────────────────────────────────────
+
+
+def test_every_round_of_every_combination_is_asked_for_the_same_fixed_steps(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[VerifyRequest] = []
+    from inference_bench.verify import matrix
+
+    monkeypatch.setattr(matrix, "_measure", lambda _tried, request, *_rest: seen.append(request))
+    with pytest.raises(MeasurementError):
+        run(FOUR)
+    assert len(seen) == 8
+    assert all(one.plan == seen[0].plan and one.plan.is_fixed for one in seen)
+
+
+def test_rounds_of_a_step_are_pooled_although_their_prompts_came_out_a_little_longer(run: Run) -> None:
+    """20 % longer, and so another count: what was asked for is the same."""
+    found = run(["weights=q8_0,f32"], lambda *key: (Answer(2.0), Answer(2.2, counted_more=8))[key[2]])
+    assert all(len(point.rounds_s) == 2 for row in found.measured for point in row.points)
+    assert all(len(row.points) == 3 for row in found.measured)
+
+
+def test_gains_are_never_taken_over_another_work(run: Run) -> None:
+    """f32 has room for 20 tokens alone: its decode steps are others, its prompt is the same."""
+    found = run(["weights=q8_0,f32"], from_table({("q8_0", "auto"): 6.0, ("fp32", "auto"): Answer(2.0, context=20)}))
+    reduced, base = found.measured
+    assert base is found.base
+    assert gain(reduced.alone, base.alone) is None
+    assert gain(found.largest(reduced), found.largest(base)) is None
+    assert gain(reduced.prefill, base.prefill) is not None
+    text = " ".join(matrix_text(found).split())
+    assert "No other combination did the same decode steps as f32 weights: nothing is compared" in text
+    assert "q8_0 (at 40)" in text
+    assert "q8_0 weights: not measured, and so not compared: batch 1 behind prompts of 20 tokens" in text
+    assert not re.search(r"q8_0 for f32 weights|Batching gained least", text)
+    decode = [one for one in matrix_json(found)["combinations"][0]["points"] if one["phase"] == "decode"]
+    assert [one["gain"] for one in decode] == [None, None]
+    chart = matrix_gain_chart(found, 720)
+    assert chart is not None
+    assert {row["at"] for row in chart["layer"][-1]["data"]["values"]} == {"prefill"}
+
+
+def test_the_step_that_most_combinations_have_is_the_one_that_is_compared(run: Run) -> None:
+    answers = {("fp16", "auto"): 4.0, ("fp32", "auto"): Answer(2.0, context=20)}
+    found = run(["weights=q8_0,f16,f32"], from_table(answers))
+    assert found.base is not None
+    assert found.base.combination.weights == "f16"
+    assert [gain(row.alone, found.base.alone) is None for row in found.measured] == [False, False, True]
+
+
+@pytest.mark.parametrize("slowness", [1.5, 3.0, 30.0])
+def test_the_headline_says_the_tables_own_gain(run: Run, slowness: float) -> None:
+    found = run(["weights=q8_0,f32"], from_table({("fp32", "auto"): slowness}))
+    text = matrix_text(found)
+    rates = [(row, point.tokens_per_s) for row, point in found.alike(found.largest)]
+    best = max(rates, key=lambda item: item[1])[0]
+    assert f"Fastest at batch 4: {best.combination.weights} weights" in " ".join(text.split())
+    reduced = next(row for row in found.measured if row is not found.base)
+    assert found.base is not None
+    seen = gain(found.largest(reduced), found.largest(found.base))
+    assert seen is not None
+    assert seen.measured == pytest.approx(rates[0][1] / rates[1][1])
+    if best is not found.base:
+        assert f"×{seen.measured:.3g} the tokens a second of f32 weights" in " ".join(text.split())
+
+
+def test_rounds_that_overlap_put_the_gain_in_brackets(run: Run) -> None:
+    """f32 moves 3.37 times the bytes of q8_0 alone, 2.66 at batch 4: 2 to 2.4 times its bound overlaps 6.3 to 7 of q8_0."""
+    found = run(["weights=q8_0,f32"], lambda weights, *key: ((6.3, 7.0) if weights == "q8_0" else (2.0, 2.4))[key[1]])
+    base = found.base
+    assert base is not None
+    seen = gain(found.measured[0].alone, base.alone)
+    assert seen is not None
+    assert seen.is_apart is False
+    assert "(×" in matrix_text(found)
+    overlap = "At batch 4 none is fastest for sure: rounds of f32 weights and q8_0 weights overlap"
+    assert overlap in " ".join(matrix_text(found).split()).replace(
+        "q8_0 weights and f32 weights", "f32 weights and q8_0 weights"
+    )
+    assert "The rounds overlap, so that nothing is said of one sequence" in " ".join(matrix_text(found).split())
+
+
+def test_a_reason_is_given_only_where_a_ceiling_bears_it_out(run: Run) -> None:
+    """Only bytes limit here: a batch that is slower with fewer bytes has no reason that the numbers know."""
+    found = run(["weights=q8_0,f32"], from_table({("q8_0", "auto"): 60.0}))
+    text = " ".join(matrix_text(found).split())
+    assert "In the larger batch it costs." in text
+    assert "compute limits" not in text
+
+
+def test_what_a_round_cut_or_did_not_reach_is_said(run: Run) -> None:
+    notes = (
+        "contexts of the sweep are cut to 20 tokens and prompts to 20: the server holds 64 positions of a request",
+        "3 of 5 steps were measured; not: 2 of decode",
+        "2 of 5 steps are not known to ±5 % of their median: the sweep ended after 1 rounds",
+    )
+    found = run(["weights=q8_0"], lambda *key: Answer(2.0, notes=notes if key[2] else ()))
+    text = " ".join(matrix_text(found).split())
+    assert "round 2: contexts of the sweep are cut to 20 tokens" in text
+    assert "round 2: 3 of 5 steps were measured; not: 2 of decode" in text
+    assert "not known to" not in text
+
+
 # ── reports ────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -283,6 +389,24 @@ def test_the_page_draws_all_under_one_roof_and_links_to_every_run(four: MatrixRe
     assert gains is not None
     points = [layer for layer in roofline["layer"] if layer["mark"]["type"] == "point"]
     assert [len(layer["data"]["values"]) for layer in points] == [9]
+    assert all(layer["mark"]["filled"] for layer in points)  # hollow is a ceiling, as in the page of one run
+
+
+@pytest.mark.parametrize("width_px", [340, 720, 1040])
+def test_no_name_in_the_roofline_lies_over_another(run: Run, width_px: int) -> None:
+    answer = Answer(2.0, batches=(1, 2, 3, 4), prompts=(64, 72, 80, 96))
+    chart = matrix_roofline_chart(run(["weights=q8_0,f16,f32"], from_table({}, answer)), width_px)
+    assert chart is not None
+    written = {
+        row["label"]: Place(row["x"], row["y"], layer["mark"]["align"]).box(row["label"])
+        for layer in chart["layer"]
+        if layer["mark"]["type"] == "text"
+        for row in layer["data"]["values"]
+        if "x" in row
+    }
+    prompts = {f"prompt {tokens}" for tokens in (64, 72, 80, 96)} if width_px > 600 else set()
+    assert set(written) == {f"B{batch}" for batch in (1, 2, 3, 4)} | prompts
+    assert not any(one.meets(other) for one, other in combinations(written.values(), 2))
 
 
 def test_without_a_second_combination_there_is_no_gain_to_draw(run: Run) -> None:

@@ -3,7 +3,7 @@
 In:   the area of a panel in pixels, the curves in it, and for each label where it might stand, the best place first
 Out:  layers of texts
 Leaves out: labels of several lines with a rule to their point (callouts)
-Read next by: batch_panels, context, break_even, other_roofs.
+Read next by: batch_panels, context, break_even, other_roofs, matrix.
 """
 
 from __future__ import annotations

@@ -8,9 +8,11 @@ Read next by: report.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
+from inference_bench.charts.callouts import Box
 from inference_bench.charts.grammar import (
     LIGHT,
     WIDE_PX,
@@ -26,17 +28,19 @@ from inference_bench.charts.grammar import (
     place_legends,
     series_colours,
     series_shapes,
-    text,
     text_px,
 )
-from inference_bench.charts.roof_plot import RoofPlot, roof_point
+from inference_bench.charts.labels import Labels
+from inference_bench.charts.other_roofs import point_boxes
+from inference_bench.charts.roof_plot import RoofPlot
 from inference_bench.compare import Phase
+from inference_bench.roofline import Roof
 from inference_bench.units import format_count, format_number
 from inference_bench.verify.matrix_result import MatrixPoint, MatrixResult, MatrixRow, gain
 
-_GAP: Final[Spec] = {"type": "rule", "stroke": LIGHT["grid"], "strokeWidth": 1}
+_GAP: Final[Spec] = {"type": "rule", "stroke": LIGHT["muted"], "strokeWidth": 1}
 _POINT: Final[Spec] = {"type": "point", "filled": True, "size": 75}
-_OPEN_POINT: Final[Spec] = {"type": "point", "filled": False, "size": 75, "strokeWidth": 2}  # seen through one another
+_SEEN_THROUGH: Final[Spec] = {**_POINT, "opacity": 0.8, "stroke": LIGHT["paper"], "strokeWidth": 1}
 _ROW_PX: Final = 24
 _NAME_GAP_PX: Final = 14
 _RIGHT_PX: Final = 26
@@ -90,8 +94,8 @@ def matrix_roofline_chart(result: MatrixResult, width_px: int = WIDE_PX) -> Spec
         [
             layer(_GAP, capped, y2={"field": "ceiling_flops_per_s"}),
             *plot.roof_layers(ceiling),
-            layer(_OPEN_POINT, rows, **shown),
-            text(_batch_labels(rows, is_narrow(width_px)), baseline="top", dy=9),
+            layer(_SEEN_THROUGH, rows, **shown),
+            *_batch_labels(replace(plot, frame=frame), ceiling, rows),
         ],
     )
 
@@ -109,16 +113,34 @@ def _point_row(row: MatrixRow, point: MatrixPoint, result: MatrixResult) -> Row:
     }
 
 
-def _batch_labels(rows: Sequence[Row], narrow: bool) -> list[Row]:
-    """Each batch named once, under its lowest point; prompts where there is room."""
+def _batch_labels(plot: RoofPlot, ceiling: Roof, rows: Sequence[Row]) -> Iterator[Spec]:
+    """Each batch named once, at its lowest point and on no other's name; prompts where there is room."""
     groups: dict[str, list[Row]] = {}
     for row in rows:
         is_decode = row["phase"] == Phase.DECODE
         name = f"B{row['batch']}" if is_decode else f"prompt {format_count(row['context_tokens'])}"
-        if is_decode or not narrow:
+        if is_decode or not is_narrow(plot.frame.width):
             groups.setdefault(name, []).append(row)
-    lowest = {name: min(group, key=lambda row: row["flops_per_s"]) for name, group in groups.items()}
-    return [roof_point(row["intensity_flops_per_byte"], row["flops_per_s"], label=name) for name, row in lowest.items()]
+    labels = Labels(Box(0, 0, plot.frame.plot_width, plot.frame.height))
+    labels.written += plot.flat_label_boxes(ceiling)
+    labels.taken += point_boxes(plot, rows)
+    labels.keep_off_curve(plot.place_px(row) for row in plot.roof_rows(ceiling))
+    lowest = [(name, min(group, key=lambda row: row["flops_per_s"])) for name, group in groups.items()]
+    for name, row in sorted(lowest, key=lambda item: item[1]["flops_per_s"]):
+        labels.put_joined(name, **plot.place_px(row))
+    rules, *names = labels.layers()
+    yield layer(rules["mark"], _on_axes(plot, rules), x2={"field": "end_x"}, y2={"field": "end_y"})
+    for spec in names:
+        yield {**spec, "data": {"values": _on_axes(plot, spec)}}
+
+
+def _on_axes(plot: RoofPlot, spec: Spec) -> list[Row]:
+    """The rows of a layer in pixels, in the units of the axes as well."""
+    rows = []
+    for row in spec["data"]["values"]:
+        ends = {"end_x": plot.intensity_at(row["x2"]), "end_y": plot.rate_at_px(row["y2"])} if "x2" in row else {}
+        rows.append({**row, **plot.at_px(row["x"], row["y"]), **ends})
+    return rows
 
 
 def matrix_gain_chart(result: MatrixResult, width_px: int = WIDE_PX) -> Spec | None:
@@ -170,12 +192,11 @@ def _gain_rows(result: MatrixResult, narrow: bool) -> list[Row]:
     for row in result.measured:
         if base is None or row is base:
             continue
-        for name, point in (
-            ("one sequence", row.alone),
-            ("largest batch", result.largest(row)),
-            ("prefill", row.prefill),
+        for name, point, over in (
+            ("one sequence", row.alone, base.alone),
+            ("largest batch", result.largest(row), result.largest(base)),
+            ("prefill", row.prefill, base.prefill),
         ):
-            over = None if point is None else base.at(point)
             found = gain(point, over)
             if found is not None:
                 rows.append(

@@ -82,12 +82,13 @@ _POINT: Final[Spec] = {"type": "point", "size": 48, "strokeWidth": 1.6}
 
 @dataclass(frozen=True, slots=True)
 class _AroundZero(Scale):
-    """A scale as far below zero as above."""
+    """A scale as far below zero as above, but never below what a prediction of nothing would be off: −100 %."""
 
     def ticks(self, most: int) -> list[float]:
         """Zero, and round values on both sides of it."""
         above = linear_ticks(self.high, max(1, most // 2))
-        return [*(-tick for tick in reversed(above[1:])), *above]
+        below = [-tick for tick in reversed(above[1:]) if -tick >= self.low]
+        return [*below, *above]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,7 +207,7 @@ def _panels(calibration: StepCalibration, curves: Sequence[_Curve], frame: Frame
     if curves:
         left, top = (0.0, TITLE_PX * 2 + _HEIGHT_PX + _BELOW_PX) if narrow else (width + _BETWEEN_PX, top)
     errors = Panel(
-        left, top, width, _HEIGHT_PX, x, _AroundZero(-error, error), "error of the formula, hollow: held out of the fit"
+        left, top, width, _HEIGHT_PX, x, _AroundZero(-min(error, 1.0), error), "error of the formula, hollow: held out of the fit"
         if not narrow else "error, hollow: held out of the fit", "measured step", seconds_tick, _signed_tick,
     )  # fmt: skip
     if not curves:
@@ -249,7 +250,8 @@ def _error_lines(calibration: StepCalibration, panel: Panel) -> Iterator[Spec]:
     yield rules([rule(panel.left, zero, right, zero)], stroke=LIGHT["muted"], strokeWidth=1.5)
     held = calibration.held_out_error
     if held is not None and held < panel.y.high:
-        edges = [rule(panel.left, panel.at_y(error), right, panel.at_y(error)) for error in (held, -held)]
+        shown = [error for error in (held, -held) if error >= panel.y.low]
+        edges = [rule(panel.left, panel.at_y(error), right, panel.at_y(error)) for error in shown]
         yield rules(edges, stroke=LIGHT["ink"], strokeDash=DASHED, strokeWidth=1)
         yield from _edge_name(f"dashed: ±{format_fraction(held, 2)}, median of held out", calibration, panel)
     spans = [

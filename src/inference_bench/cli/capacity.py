@@ -5,10 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
+from inference_bench.cli.default_lengths import with_lengths_that_fit
 from inference_bench.cli.given import choice, number, refuse
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
@@ -26,11 +28,16 @@ from inference_bench.simulate.capacity import (
 from inference_bench.simulate.replay import ReplayReport, compare_replay
 from inference_bench.simulate.run import Engine
 from inference_bench.simulate.served import Served
+from inference_bench.simulate.settings import BudgetRule
 from inference_bench.units import parse_count, parse_seconds
 from inference_bench.workload import OpenLoop, Poisson, Workload, with_arrivals
 
 _DRAWN_AT: Final = "1"  # requests a second; every rate that is looked at scales the times
 _SEEDS: Final = "4"
+_STEPS: Final = "10"
+_LONGER: Final = "10"
+# of a server whose rules only the readable loop knows
+_SHORT: Final = {"requests": "100", "seeds": "3", "steps": "6", "longer": "4"}
 _NOT_SCALED: Final = (
     "rates are changed by scaling times: pauses of conversations and durations of bursts are scaled with them"
 )
@@ -45,8 +52,13 @@ def run(options: argparse.Namespace) -> int:
         require_chart_file(options.chart)
     if options.report is not None:
         require_report_file(options.report, (options.chart,))
+    options, sized = with_lengths_that_fit(options, PRIMARY_SCHEDULER)
     workload_of, workload = _workloads(options)
     served = served_from(options, workload, PRIMARY_SCHEDULER)
+    options, shortened = _shortened(options, served)
+    if shortened:
+        workload_of, workload = _workloads(options)
+    workload = replace(workload, notes=(*workload.notes, *sized, *shortened))
     if len(served.contenders) > 1:
         names = ", ".join(each.name for each in served.contenders)
         raise RequestError(f"the capacity of one scheduler is looked for at a time; {names} are named")
@@ -89,6 +101,25 @@ def _workloads(options: argparse.Namespace) -> tuple[Callable[[int, int], Worklo
             "the requests have no times, or all the same: there is no rate to scale; name arrivals for them"
         )
     return workload_of, first
+
+
+def _shortened(options: argparse.Namespace, served: Served) -> tuple[argparse.Namespace, tuple[str, ...]]:
+    """A smaller search for a profile's server whose rules only the readable loop knows, unless its size is stated."""
+    rules = {each.setup.scheduler.budget_rule for each in served.contenders}
+    sized = [name for name in _SHORT if getattr(options, name) is not None]
+    if options.profile is None or options.trace is not None or sized or BudgetRule.EQUAL_BATCHES not in rules:
+        return options, ()
+    size = ", ".join(f"{value} {_SIZES[name]}" for name, value in _SHORT.items())
+    said = f"search: {size}; a server that cuts batches equally is simulated by the readable loop, which takes its time"
+    return argparse.Namespace(**{**vars(options), **_SHORT}), (said,)
+
+
+_SIZES: Final = {
+    "requests": "requests",
+    "seeds": "further draws",
+    "steps": "halvings",
+    "longer": "times the requests once more",
+}
 
 
 def _search(
@@ -136,9 +167,9 @@ def _settings(options: argparse.Namespace) -> SearchSettings:
     return SearchSettings(
         low=None if options.low is None else number(options.low, "lowest rate"),
         high=None if options.high is None else number(options.high, "highest rate"),
-        steps=parse_count(options.steps, "halvings"),
+        steps=parse_count(_STEPS if options.steps is None else options.steps, "halvings"),
         seeds=parse_count(seeds, "seeds"),
-        longer=parse_count(options.longer, "times the requests"),
+        longer=parse_count(_LONGER if options.longer is None else options.longer, "times the requests"),
     )
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -76,13 +75,14 @@ def _as_fitted(model: LoadedModel, request: FitRequest, options: argparse.Namesp
         raise RequestError("a profile is of one machine; name it instead of ranking all")
     if options.measured is not None:
         raise RequestError("a profile and own measurements both say how fast steps are; name one of them")
+    from inference_bench.cli.profile_machine import machine_of
     from inference_bench.simulate.profile_cost import ProfileSteps
     from inference_bench.simulate.step_profile import load_profile, profile_values
 
     require_file_name(options.profile, "profile")
     profile = load_profile(Path(options.profile))
-    own = partial(profile.own_machine, loaded_weights(model, request.weights))
-    machine = own() if options.on is None else machine_named(options.on)
+    weights = loaded_weights(model, request.weights)
+    machine = machine_of(profile, weights) if options.on is None else machine_named(options.on)
     asked = replace(request, fitted=ProfileSteps(profile))
     return _answer(model, machine, asked, options, {"profile": profile_values(profile)})
 

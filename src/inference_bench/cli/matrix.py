@@ -66,8 +66,9 @@ def request_from(options: argparse.Namespace) -> matrix.MatrixRequest:
     """
     given = [name for name in _OF_ONE_RUN if getattr(options, name, None) not in (None, False)]
     if given:
+        name = "a URL" if given[0] == "url" else f"--{given[0].replace('_', '-')}"
         raise RequestError(
-            f"--{given[0].replace('_', '-')} is for one run, and a matrix varies what is run; name it as an axis, or leave it out"
+            f"{name} is for one run, and a matrix varies what is run; name it as an axis, or leave it out"
         )
     return matrix.MatrixRequest(
         axes=parse_axes(options.matrix),

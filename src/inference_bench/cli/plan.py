@@ -13,11 +13,12 @@ from inference_bench.cli.given import refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
-from inference_bench.errors import RequestError, ScenarioError
+from inference_bench.errors import RequestError, ScenarioError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import is_path, model_from_description, read_toml
 from inference_bench.facts.models import LoadedModel
 from inference_bench.files import require_file_name
+from inference_bench.predict.fit import loaded_weights
 from inference_bench.predict.plan import Plan, plan
 from inference_bench.predict.scenario import Named, Scenario, Speed, scenario_from_mapping
 
@@ -41,10 +42,18 @@ def run(options: argparse.Namespace) -> int:
     if options.report is not None:
         require_report_file(options.report)
     folder = Path(options.scenario).parent if options.scenario else Path()
-    scenario = scenario_from_mapping(_with_flags(read_toml(options.scenario) if options.scenario else {}, options))
-    model = _model(scenario.model, folder)
-    machines = _machines(scenario, folder)
     profile = None if options.profile is None else _profile(options)
+    values = _with_flags(read_toml(options.scenario) if options.scenario else {}, options)
+    is_own = profile is not None and "machine" not in values
+    if profile is not None:
+        values = _with_profile(values, profile)
+    if not options.scenario:
+        _require_flags(values)
+    scenario = scenario_from_mapping(values)
+    model = _profiled_model(scenario.model, folder, profile)
+    machines = (
+        [_own_machine(profile, model, scenario)] if profile is not None and is_own else _machines(scenario, folder)
+    )
     scenario = scenario if profile is None else _as_fitted(scenario, profile)
     asked = _with_measurements(scenario, options.measured, machines, model)
     answers = [
@@ -55,6 +64,48 @@ def run(options: argparse.Namespace) -> int:
     _print(answers, options.json, profile)
     say_where(options)
     return 0 if any(answer.verdict.answer for answer in answers) else 1
+
+
+def _with_profile(values: Mapping[str, Any], profile: StepProfile) -> dict[str, Any]:
+    """What is asked, with the profile's machine and its model in its formats where no others are named."""
+    own: dict[str, Any] = {"machine": profile.machine}
+    if "model" not in values:
+        own |= {"model": profile.model, "weights": profile.weights_format, "kv": profile.cache_format}
+    return {**{name: value for name, value in own.items() if value is not None}, **values}
+
+
+def _require_flags(values: Mapping[str, Any]) -> None:
+    """Without a scenario's file everything is named on the command line.
+
+    Raises:  RequestError
+    """
+    traffic = _table(values, "traffic")
+    needed = {"a model": "model" in values, "a machine": "machine" in values}
+    needed |= {"a prompt's length": "prompt" in traffic, "an output's length": "output" in traffic}
+    if missing := [what for what, is_given in needed.items() if not is_given]:
+        raise ScenarioError(f"a plan needs {', '.join(needed)}, or a scenario file; missing: {', '.join(missing)}")
+
+
+def _profiled_model(named: Named, folder: Path, profile: StepProfile | None) -> LoadedModel:
+    """The model; where it is only named by a profile, it has to be known here.
+
+    Raises:  RequestError
+    """
+    try:
+        return _model(named, folder)
+    except UnknownNameError:
+        if profile is None or named != profile.model:
+            raise
+        raise RequestError(
+            f"the profile was fitted on {profile.model}, and no model is known by that name here: a plan counts a model's memory "
+            "from its shapes; name the model, or its file"
+        ) from None
+
+
+def _own_machine(profile: StepProfile, model: LoadedModel, scenario: Scenario) -> HardwareSpec:
+    from inference_bench.cli.profile_machine import machine_of
+
+    return machine_of(profile, loaded_weights(model, scenario.weights))
 
 
 def _with_measurements(

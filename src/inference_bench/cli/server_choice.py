@@ -17,6 +17,7 @@ from typing import Final, TypeVar
 from inference_bench.cli.given import choice, number, refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import ProgressLine
+from inference_bench.cli.profile_machine import machine_of
 from inference_bench.cli.server_options import DEFAULT_PROFILE, FLEET_NAMES
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
@@ -39,6 +40,8 @@ from inference_bench.simulate.candidates import (
 )
 from inference_bench.simulate.failures import Failure, FailureSettings
 from inference_bench.simulate.fleet_plan import DEFAULT_TRANSFER_BYTES_PER_S, FleetPlan
+from inference_bench.simulate.presets import engine_presets
+from inference_bench.simulate.profile_served import serve_own
 from inference_bench.simulate.reference_profiles import reference_profiles
 from inference_bench.simulate.routing import Routing
 from inference_bench.simulate.served import (
@@ -133,16 +136,45 @@ class _Choice:
     def _fitted(self, file: Path) -> Served:
         """At the efficiencies of a saved profile, for its own model unless another is named."""
         options, profile = self._options, load_profile(file)
-        served = self._served_by(profile)
+        self._memory = _as_profiled(self._memory, profile)
+        found = self._own(profile) or self._other(profile)
+        asked = self._workload.requests
+        longest = max(map(add, asked.prompt_tokens, asked.output_tokens))
+        running = max(each.setup.scheduler.max_running for each in found.contenders)
+        reach = profile.measured
+        beyond = () if reach is None else reach.beyond(longest, min(running, len(self._workload)))
+        stated = self._said_rules(profile) if options.policy is None else ()
+        return reached_after(replace(found, notes=(*found.notes, *stated, *beyond)), profile.request_s)
+
+    def _own(self, profile: StepProfile) -> Served | None:
+        """The very model it was fitted on, from what the profile holds of it; None where something else is asked for."""
+        options = self._options
+        if any(getattr(options, name) is not None for name in ("model", "weights", "kv", "devices")):
+            return None
+        if options.on is not None:
+            profile.require_machine(machine_named(options.on))
+        if profile.own_step_time() is None:
+            return None
+        return serve_own(profile, self._fitted_candidates(profile, None), self._memory, self._usd)
+
+    def _other(self, profile: StepProfile) -> Served:
+        """A model that is loaded, at the profile's efficiencies."""
+        options, served = self._options, self._served_by(profile)
         if options.on is None and profile.ceilings is not None:
-            machine = profile.own_machine(served.weights)
+            machine = machine_of(profile, served.weights)
         else:
             machine = machine_named(options.on or profile.machine)
         devices = profile.devices if options.devices is None and options.model is None else self._devices()
         hosting = Hosting(served, machine, devices)
-        self._memory = _as_profiled(self._memory, profile)
-        found = self._serve(hosting, hosting.as_fitted(profile), self._fitted_candidates(profile, machine))
-        return reached_after(found, profile.request_s)
+        return self._serve(hosting, hosting.as_fitted(profile), self._fitted_candidates(profile, machine))
+
+    def _said_rules(self, profile: StepProfile) -> Iterator[str]:
+        rules = profile.scheduler
+        if rules is not None:
+            yield (
+                f"scheduler: as the profile states of {profile.engine}, the server that it was fitted to: "
+                f"{format_count(rules.max_running)} sequences at once and {format_count(rules.budget)} positions a step, unless changed"
+            )
 
     def _served_by(self, profile: StepProfile) -> ServedModel:
         """The model that is named, else the profile's own, in the formats that it was fitted with."""
@@ -155,16 +187,17 @@ class _Choice:
             )
         except UnknownNameError as error:
             raise RequestError(
-                f"the profile was fitted on {profile.model}, which cannot be served by its name here ({error}); name the model and "
-                "its formats"
+                f"the profile was fitted on {profile.model} and does not hold what a step of it takes, and no model is known by that "
+                f"name here ({error}); name the model, or its file"
             ) from None
 
-    def _fitted_candidates(self, profile: StepProfile, machine: HardwareSpec) -> tuple[Candidate, ...]:
+    def _fitted_candidates(self, profile: StepProfile, machine: HardwareSpec | None) -> tuple[Candidate, ...]:
         """The schedulers that are named; else the rules that the profile states of its server."""
-        rules = profile.scheduler
+        rules, engine = profile.scheduler, _engine_of(profile)
         if rules is None or self._options.policy is not None:
-            return self._candidates(engine_scheduler(profile.engine, machine), machine)
-        return (allowing(stated_candidate(profile.engine, rules, self._changes), self._workload),)
+            own = engine if engine in engine_presets() else None
+            return self._candidates(own if machine is None else engine_scheduler(engine, machine), machine)
+        return (allowing(stated_candidate(engine, rules, self._changes), self._workload),)
 
     def _tabled(self, file: Path) -> Served:
         """At measured step times; the model and machine, where they are named, say what the cache holds."""
@@ -213,6 +246,12 @@ def _as_profiled(choice: MemoryChoice, profile: StepProfile) -> MemoryChoice:
     if choice.budget_bytes is None and choice.num_blocks is None and choice.overhead_bytes is None:
         return replace(choice, budget_bytes=cache.num_bytes, block_size=block, as_stated="as the profile says")
     return replace(choice, block_size=block)
+
+
+def _engine_of(profile: StepProfile) -> str:
+    """The engine without its version, where its scheduler is known by the first word of its name."""
+    first = profile.engine.casefold().split()[:1]
+    return first[0] if first and first[0] in engine_presets() else profile.engine
 
 
 def _shares(options: argparse.Namespace) -> Shares:
@@ -272,8 +311,8 @@ def _usd(text: str | None) -> float | None:
 
 def described_changes(options: argparse.Namespace, served: Served) -> tuple[str, ...]:
     """Which options concern only some of the schedulers."""
-    names = [each.name for each in served.contenders]
-    return describe_changes(candidates_named(names), _changes(options))
+    candidates = (Candidate(each.name, each.setup.scheduler) for each in served.contenders)
+    return describe_changes(candidates, _changes(options))
 
 
 # --- several servers ----------------------------------------------------------------------------------------------

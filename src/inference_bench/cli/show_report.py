@@ -15,7 +15,7 @@ from inference_bench.report.exports_run import exported_run
 from inference_bench.report.proof_report import DEFINITIONS_TITLE
 from inference_bench.report.saved_load import saved_definitions, saved_json, saved_load, saved_text
 from inference_bench.report.text import printable, wrap
-from inference_bench.verify.saved import REPORT_FILE, RESULT_FILE, read_result, read_text
+from inference_bench.verify.saved import REPORT_FILE, holds_result, read_result, read_text
 
 _VERIFY: Final = "inference-bench/verify/"
 _INTERRUPTED: Final = "this run was interrupted: this is what was measured by then"
@@ -28,7 +28,7 @@ def run(options: argparse.Namespace) -> int:
         return _export(options, folder)
     if options.out is not None:
         raise RequestError("a file to export to is given, and no form; say which, such as csv")
-    if (folder / RESULT_FILE).is_file():
+    if holds_result(folder):
         result = read_result(folder)
         if options.json:
             print_json(result)

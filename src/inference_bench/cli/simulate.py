@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from inference_bench.cli.default_lengths import with_lengths_that_fit
 from inference_bench.cli.given import choice
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.objective_options import objective_from
@@ -45,10 +46,12 @@ def run(options: argparse.Namespace) -> int:
         return run_against(options)
     if options.calibrate or options.save_profile is not None:
         raise RequestError("efficiencies are fitted to a log; name one")
+    fleet = fleet_from(options)
+    options, sized = with_lengths_that_fit(options, ALL if fleet is None else PRIMARY_SCHEDULER)
     first, draws = _draws(options)
     study = _study(options, first, draws)
     report = _run(study, options)
-    notes = (*first.notes, *described_changes(options, study.served))
+    notes = (*first.notes, *sized, *described_changes(options, study.served))
     if report.is_complete:
         report.require_any()
     if report.num_ran:

@@ -71,10 +71,10 @@ def add_capacity_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("how it is looked for")
     group.add_argument("--low", metavar="R", help="lowest rate to look at, in requests/s; default: found")
     group.add_argument("--high", metavar="R", help="highest; default: found by doubling")
-    group.add_argument("--steps", metavar="N", default="10", help="halvings of what lies between; default 10")
+    group.add_argument("--steps", metavar="N", help="halvings of what lies between; default 10")
     group.add_argument("--seeds", metavar="N", help="further draws, for an interval; default 4, of a replay none")
     group.add_argument(
-        "--longer", metavar="N", default="10", help="run the answer again with N times the requests; default 10, 1: not"
+        "--longer", metavar="N", help="run the answer again with N times the requests; default 10, 1: not"
     )
     group.add_argument(
         "--replay", action="store_true", help="hold a trace as recorded beside random arrivals of the same mean rate"

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from inference_bench.cli.api_key import api_key
 from inference_bench.cli.machine import machine_to_measure
-from inference_bench.cli.output import ProgressLine, print_json
+from inference_bench.cli.main import INTERRUPTED
+from inference_bench.cli.output import ProgressLine, one_line, print_json
 from inference_bench.cli.report_page import drawn_page
 from inference_bench.engines.base import LLAMA_CPP
-from inference_bench.errors import RequestError
-from inference_bench.files import require_writable_name
+from inference_bench.errors import MeasurementError, RequestError, StorageError
+from inference_bench.files import require_writable_place
 from inference_bench.measure.here import remember_probe
 from inference_bench.report.json_result import verify_json
 from inference_bench.report.text_result import verify_text
@@ -21,43 +24,80 @@ from inference_bench.report.verify_html import verify_html
 from inference_bench.simulate.rate_search import Limits
 from inference_bench.simulate.step_profile import save_profile
 from inference_bench.units import parse_count, parse_seconds
-from inference_bench.verify.flow import verify_server
+from inference_bench.verify.flow import VerifyInterrupted, verify_server
 from inference_bench.verify.plan import QUICK, THOROUGH, Plan
 from inference_bench.verify.result import VerifyResult
-from inference_bench.verify.saved import save_json, save_page, save_text
+from inference_bench.verify.saved import REPORT_FILE, save_json, save_page, save_text
 from inference_bench.verify.session import VerifyRequest
 
 MISSED: Final = 1
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure, write the report, and say where it is; 1 where an objective that was asked for is kept at no rate."""
+    """Measure, write the report, and say where it is.
+
+    Where:   1 where an objective that was asked for is kept at no rate; 3 and 130 where the server or a person ended the run
+             after its steps were fitted: what there is was written and printed by then
+    """
     if options.matrix:
         from inference_bench.cli.matrix import run_matrix
 
         return run_matrix(options)
     request = request_from(options)
     if options.save_profile:
-        require_writable_name(options.save_profile, "profile file")
+        require_writable_place(options.save_profile, "profile file")
     progress = ProgressLine()
     try:
         result = verify_server(request, progress)
         progress("writing the report")
-        if result.probe:
-            remember_probe(result.probe)
-        found = verify_json(result)
-        save_json(result.run_dir, found)  # first: what was measured is kept even if the page cannot be drawn
-        save_text(result.run_dir, text := verify_text(result))
-        page = save_page(result.run_dir, drawn_page(partial(verify_html, result)))
+        first_error = _write_and_print(result, options.json, progress)
+    except VerifyInterrupted as interrupted:
+        progress.done()
+        return _interrupted(interrupted.run_dir)
     finally:
         progress.done()
-    if options.json:
-        print_json(found)
-    else:
-        print(text)
-        print(f"\nreport: {page}")
+    if result.is_interrupted:
+        return _interrupted(result.run_dir)
+    if result.trouble is not None:
+        raise MeasurementError(f"{result.trouble}; what was measured by then is in {result.run_dir}")
+    if first_error is not None:
+        raise first_error
     _save_profile(options.save_profile, result)  # last: where there is none, all else is written and said
     return MISSED if request.objective is not None and _is_missed(result) else 0
+
+
+def _write_and_print(result: VerifyResult, as_json: bool, progress: ProgressLine) -> StorageError | None:
+    """Every file for itself, and what they say on stdout whether or not they can be written; returns the first that cannot."""
+    found, text = verify_json(result), verify_text(result)
+    errors: list[StorageError] = []
+    saves: list[Callable[[], object]] = [
+        partial(save_json, result.run_dir, found),  # first: what was measured is kept even if the page cannot be drawn
+        partial(save_text, result.run_dir, text),
+        lambda: save_page(result.run_dir, drawn_page(partial(verify_html, result))),
+    ]
+    if result.probe is not None:
+        saves.append(partial(remember_probe, result.probe))
+    try:
+        for save in saves:
+            try:
+                save()
+            except StorageError as error:
+                errors.append(error)
+    finally:
+        progress.done()
+        if as_json:
+            print_json(found)
+        else:
+            print(text)
+    page = result.run_dir / REPORT_FILE
+    if not as_json and page.is_file():
+        print(f"\nreport: {page}")
+    return errors[0] if errors else None
+
+
+def _interrupted(run_dir: Path) -> int:
+    print(one_line(f"inference-bench: interrupted; what was measured is in {run_dir}"), file=sys.stderr)
+    return INTERRUPTED
 
 
 def request_from(options: argparse.Namespace) -> VerifyRequest:

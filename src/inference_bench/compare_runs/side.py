@@ -21,7 +21,7 @@ from inference_bench.measure.store import RunFolder, read_records
 from inference_bench.records import RequestRecord, Stage
 from inference_bench.roofline import Roof
 from inference_bench.stats import Interval
-from inference_bench.verify.saved import RESULT_FILE, read_result
+from inference_bench.verify.saved import holds_result, read_result
 
 _VERIFY: Final = "inference-bench/verify/"
 _MOST_CHARS: Final = 200
@@ -84,7 +84,7 @@ def read_side(path: Path) -> Side:
     for record in stored.records:
         if record.stage is Stage.MEASURE:
             parts.setdefault(record.group, []).append(record)
-    is_whole = (path / RESULT_FILE).is_file()
+    is_whole = holds_result(path)
     result = read_result(path) if is_whole else {}
     return Side(
         path=path,

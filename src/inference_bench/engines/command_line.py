@@ -28,14 +28,14 @@ def as_options(settings: Iterable[tuple[str, FlagValue]], negated: str | None) -
             yield f"--{name}={value}"
 
 
-def check_counts(engine: str, counts: Mapping[str, int | None]) -> None:
+def check_counts(engine: str, counts: Mapping[str, int | None], most: int = MAX_COUNT) -> None:
     """Counts that an engine can hold.
 
     Raises:   RequestError
     """
     for name, count in counts.items():
-        if count is not None and not 1 <= count <= MAX_COUNT:
-            raise RequestError(f"{name} {count} is outside what {engine} takes; give 1 to {MAX_COUNT}")
+        if count is not None and not 1 <= count <= most:
+            raise RequestError(f"{name} {count} is outside what {engine} takes; give 1 to {most}")
 
 
 def check_fraction(value: float | None) -> None:

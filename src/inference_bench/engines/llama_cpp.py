@@ -44,6 +44,12 @@ __all__ = [
 KV_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 """Number formats that llama.cpp takes for keys and values (its common/arg.cpp, kv_cache_types)."""
 
+MAX_SLOTS: Final = 256
+"""Sequences that llama.cpp computes together (its src/llama-cparams.h, LLAMA_MAX_SEQ)."""
+
+MAX_THREADS: Final = 512
+"""Threads that it computes with (its ggml/include/ggml.h, GGML_MAX_N_THREADS)."""
+
 _STARTUP_TIMEOUT_S: Final = 180.0
 _ASK_S: Final = 10.0
 _ENDS_S: Final = 0.1
@@ -114,7 +120,7 @@ class LlamaCppServer(StartedServer):
 
         Raises:   as `start_llama_cpp`; on any error, Ctrl-C included, the process is ended first
         """
-        _check(config)
+        check_llama_cpp(config)
         digest = model_sha256 or sha256_of_file(Path(config.model_path))
         process = ServerProcess(_command(config), log_path=log_path, env=_environment())
         try:
@@ -131,7 +137,11 @@ class LlamaCppServer(StartedServer):
             raise
 
 
-def _check(config: HostConfig) -> None:
+def check_llama_cpp(config: HostConfig) -> None:
+    """Refuse what the engine cannot be started with, before anything is.
+
+    Raises:   MissingExtraError; ServerStartError for a file that is not there; UnknownNameError, RequestError for a setting
+    """
     if importlib.util.find_spec("xllamacpp") is None:
         raise MissingExtraError(
             "the embedded engine needs the package xllamacpp; install it with: pip install 'inference-bench[bench]'"
@@ -143,7 +153,9 @@ def _check(config: HostConfig) -> None:
             raise UnknownNameError(
                 f"{name} {value!r} is not a cache format of llama.cpp; use {', '.join(KV_CACHE_TYPES)}"
             )
-    names = ("num_slots", "num_threads", "context_tokens_total", "max_batch_tokens", "max_micro_batch_tokens")
+    check_counts("llama.cpp", {"num_slots": config.num_slots}, MAX_SLOTS)
+    check_counts("llama.cpp", {"num_threads": config.num_threads}, MAX_THREADS)
+    names = ("context_tokens_total", "max_batch_tokens", "max_micro_batch_tokens")
     check_counts("llama.cpp", {name: getattr(config, name) for name in names})
 
 

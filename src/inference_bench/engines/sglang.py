@@ -102,7 +102,7 @@ class SglangServer(StartedServer):
         Raises:   ServerStartError; RequestError for a setting that cannot be; StorageError for the log; on any error,
                   Ctrl-C included, the processes are ended first
         """
-        _check(config)
+        check_sglang(config)
         files = model_files or hash_model(Path(config.folder), progress)
         if files is None:
             raise ServerStartError(
@@ -138,7 +138,11 @@ def find_sglang(venv: Path | None = None) -> Path:
     return found
 
 
-def _check(config: SglangConfig) -> None:
+def check_sglang(config: SglangConfig) -> None:
+    """Refuse what the engine cannot be started with, before anything is.
+
+    Raises:   RequestError
+    """
     counts = {
         "context_tokens": config.context_tokens,
         "block_tokens": config.block_tokens,

@@ -15,11 +15,11 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, FlagValue, Progress
-from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, check_llama_cpp
 from inference_bench.engines.model_files import ModelFiles
-from inference_bench.engines.sglang import SglangConfig, SglangServer, find_sglang
+from inference_bench.engines.sglang import SglangConfig, SglangServer, check_sglang, find_sglang
 from inference_bench.engines.startup import StartedServer
-from inference_bench.engines.vllm import VllmConfig, VllmServer, find_vllm
+from inference_bench.engines.vllm import VllmConfig, VllmServer, check_vllm, find_vllm
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.measure.machine_identity import identify_machine
 
@@ -90,6 +90,34 @@ def start_engine(
     return _STARTERS[name](settings, _Start(model_path, log_path, progress, model_files))
 
 
+def check_start(name: str, model_path: Path, settings: EngineSettings) -> None:
+    """Refuse at once what `start_engine` would refuse before it starts anything.
+
+    Raises:   UnknownNameError; RequestError for a setting that this engine does not take, with its name; MissingExtraError
+    """
+    check_installed(name, settings.venv)
+    _refuse_untaken(name, settings)
+    if name == LLAMA_CPP:
+        check_llama_cpp(_llama_cpp_config(settings, model_path))
+    elif name == VLLM:
+        check_vllm(_vllm_config(settings, model_path))
+    else:
+        check_sglang(_sglang_config(settings, model_path))
+
+
+def check_installed(name: str, venv: Path | None = None) -> None:
+    """Refuse an engine that is not there.
+
+    Raises:   UnknownNameError; MissingExtraError
+    """
+    if name not in _STARTERS:
+        raise UnknownNameError(f"no engine {name[:60]!r} can be started; engines: {', '.join(ENGINES)}")
+    if name == VLLM:
+        find_vllm(venv)
+    elif name == SGLANG:
+        find_sglang(venv)
+
+
 _EVERY: Final = frozenset(
     ("context_tokens", "num_slots", "cache_type_k", "cache_type_v", "prefix_cache", "port", "flags")
 )
@@ -124,9 +152,15 @@ def _one_cache_type(name: str, settings: EngineSettings) -> str | None:
 
 
 def _start_llama_cpp(settings: EngineSettings, start: _Start) -> StartedServer:
+    config = _llama_cpp_config(settings, start.model_path)
+    digest = start.model_files.sha256 if start.model_files else None
+    return LlamaCppServer.start(config, log_path=start.log_path, progress=start.progress, model_sha256=digest)
+
+
+def _llama_cpp_config(settings: EngineSettings, model_path: Path) -> HostConfig:
     config = HostConfig(
-        model_path=str(start.model_path),
-        model_name=start.model_path.stem,
+        model_path=str(model_path),
+        model_name=model_path.stem,
         context_tokens_total=None,
         num_slots=settings.num_slots or _DEFAULT_SLOTS,
         num_threads=settings.num_threads or identify_machine().num_usable_cores,
@@ -144,9 +178,7 @@ def _start_llama_cpp(settings: EngineSettings, start: _Start) -> StartedServer:
         "prompt_caching": settings.prefix_cache,
         **_llama_cpp_flags(settings.flags),
     }
-    config = replace(config, **{name: value for name, value in given.items() if value is not None})
-    digest = start.model_files.sha256 if start.model_files else None
-    return LlamaCppServer.start(config, log_path=start.log_path, progress=start.progress, model_sha256=digest)
+    return replace(config, **{name: value for name, value in given.items() if value is not None})
 
 
 def _llama_cpp_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
@@ -160,9 +192,20 @@ def _llama_cpp_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
 
 
 def _start_vllm(settings: EngineSettings, start: _Start) -> StartedServer:
-    config = VllmConfig(
-        folder=str(start.model_path),
-        model_name=start.model_path.name,
+    return VllmServer.start(
+        _vllm_config(settings, start.model_path),
+        find_vllm(settings.venv),
+        log_path=start.log_path,
+        port=settings.port,
+        progress=start.progress,
+        model_files=start.model_files,
+    )
+
+
+def _vllm_config(settings: EngineSettings, model_path: Path) -> VllmConfig:
+    return VllmConfig(
+        folder=str(model_path),
+        model_name=model_path.name,
         max_model_len=settings.context_tokens,
         dtype=settings.dtype,
         block_tokens=settings.block_tokens,
@@ -175,9 +218,12 @@ def _start_vllm(settings: EngineSettings, start: _Start) -> StartedServer:
         num_threads=settings.num_threads,
         extra_flags=settings.flags,
     )
-    return VllmServer.start(
-        config,
-        find_vllm(settings.venv),
+
+
+def _start_sglang(settings: EngineSettings, start: _Start) -> StartedServer:
+    return SglangServer.start(
+        _sglang_config(settings, start.model_path),
+        find_sglang(settings.venv),
         log_path=start.log_path,
         port=settings.port,
         progress=start.progress,
@@ -185,10 +231,10 @@ def _start_vllm(settings: EngineSettings, start: _Start) -> StartedServer:
     )
 
 
-def _start_sglang(settings: EngineSettings, start: _Start) -> StartedServer:
-    config = SglangConfig(
-        folder=str(start.model_path),
-        model_name=start.model_path.name,
+def _sglang_config(settings: EngineSettings, model_path: Path) -> SglangConfig:
+    return SglangConfig(
+        folder=str(model_path),
+        model_name=model_path.name,
         context_tokens=settings.context_tokens,
         dtype=settings.dtype,
         block_tokens=settings.block_tokens,
@@ -198,14 +244,6 @@ def _start_sglang(settings: EngineSettings, start: _Start) -> StartedServer:
         token_budget=settings.token_budget,
         prefix_cache=settings.prefix_cache,
         extra_flags=settings.flags,
-    )
-    return SglangServer.start(
-        config,
-        find_sglang(settings.venv),
-        log_path=start.log_path,
-        port=settings.port,
-        progress=start.progress,
-        model_files=start.model_files,
     )
 
 

@@ -47,6 +47,7 @@ Source: vLLM 0.32 vllm/engine/arg_utils.py, EngineArgs.get_batch_defaults
 """
 
 _STARTUP_TIMEOUT_S: Final = 600.0
+_MOST_THREADS: Final = 4096  # more than any machine has cores
 _ASK_S: Final = 10.0
 _LOG_SETTLES_S: Final = 2.0
 _OWN_FLAGS: Final = frozenset(("host", "port", "served-model-name", "model", "api-key", "uds"))
@@ -179,7 +180,7 @@ class VllmServer(StartedServer):
 
         Raises:   as `start_vllm`; on any error, Ctrl-C included, the processes are ended first
         """
-        _check(config)
+        check_vllm(config)
         config = _complete(config, venv)
         files = model_files or hash_model(Path(config.folder), progress)
         if files is None:
@@ -245,15 +246,19 @@ def _complete(config: VllmConfig, venv: Path) -> VllmConfig:
     )
 
 
-def _check(config: VllmConfig) -> None:
+def check_vllm(config: VllmConfig) -> None:
+    """Refuse what the engine cannot be started with, before anything is.
+
+    Raises:   RequestError
+    """
     counts = {
         "max_model_len": config.max_model_len,
         "block_tokens": config.block_tokens,
         "max_running": config.max_running,
         "token_budget": config.token_budget,
-        "num_threads": config.num_threads,
     }
     check_counts("vLLM", counts)
+    check_counts("vLLM", {"num_threads": config.num_threads}, _MOST_THREADS)
     check_fraction(config.memory_fraction)
     check_flags("vLLM", config.extra_flags, _OWN_FLAGS)
     if config.cache_bytes is not None and config.cache_bytes < 1:

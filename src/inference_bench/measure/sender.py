@@ -387,6 +387,9 @@ async def fetch_json(target: Target, path: str, body: bytes = b"", timeouts: Tim
                 raise StreamError(
                     one_line(f"{where} answered with {head.content_type or 'no content type'} instead of JSON")
                 )
-            return parse_json(await _read_body(exchange, MAX_JSON_BYTES))
+            try:
+                return parse_json(await _read_body(exchange, MAX_JSON_BYTES))
+            except StreamError as failure:
+                raise StreamError(one_line(target.hide_secrets(f"{where}: {failure}"))) from None
     except ExchangeError as failure:
         raise ServerError(f"{where}: {failure}") from None

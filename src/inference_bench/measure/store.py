@@ -26,6 +26,7 @@ from inference_bench.measure.journal import Journal, storage_error
 from inference_bench.measure.journal_fields import record_from_json as record_from_json
 from inference_bench.measure.journal_fields import record_to_json as record_to_json
 from inference_bench.measure.journal_read import NEVER_ENDED, JournalContent, read_journal
+from inference_bench.measure.payload_fields import strict_json
 from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.units import MEBI
 
@@ -180,7 +181,7 @@ def read_json_object(path: Path) -> dict[str, object]:
             content = file.read(_MAX_OBJECT_BYTES + 1)
         if len(content) > _MAX_OBJECT_BYTES:
             raise RunFolderError(f"{path} is larger than {_MAX_OBJECT_BYTES // MEBI} MiB; no run writes that much")
-        value = json.loads(content)
+        value = strict_json(content)
     except OSError as error:
         raise RunFolderError(f"{path.parent} is not a run folder: {path.name}: {error.strerror}") from None
     except RunFolderError:

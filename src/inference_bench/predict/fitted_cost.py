@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from inference_bench.accounting.work import SequenceStep, decode_batch, prompt
 from inference_bench.predict.expected_speeds import ExpectedSpeeds
 from inference_bench.predict.latency import Range
-from inference_bench.units import format_fraction
+from inference_bench.units import format_count, format_fraction
 
 if TYPE_CHECKING:
     from inference_bench.facts.hardware import HardwareSpec
@@ -23,11 +23,36 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class MeasuredReach:
+    """How far the steps reached that a formula was fitted to.
+
+    Unit:  positions before a step; sequences in a step
+    """
+
+    max_context_tokens: int
+    max_batch: int
+
+    def beyond(self, context_tokens: int, sequences: int) -> tuple[str, ...]:
+        """What is said where more is asked for: the formula goes on there, and nobody measured it."""
+        asked = (
+            ("context", context_tokens, self.max_context_tokens, "tokens"),
+            ("batch", sequences, self.max_batch, "sequence(s)"),
+        )
+        return tuple(
+            f"extrapolated: a {what} of {format_count(value)} {unit} is asked for, and steps were measured up to "
+            f"{format_count(most)}"
+            for what, value, most, unit in asked
+            if value > most
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class FittedCost:
     """A step at fitted efficiencies.
 
     Where:  price says how long a step takes; request_s is what a request takes before it; error is the median of |predicted /
-            measured - 1| of what the fit did not see, None where nothing was held out; lines say what it rests on
+            measured - 1| of what the fit did not see, None where nothing was held out; lines say what it rests on; reach is how
+            far steps were measured, where that is known
     Unit:   seconds
     """
 
@@ -35,6 +60,11 @@ class FittedCost:
     lines: tuple[str, ...]
     request_s: float = 0.0
     error: float | None = None
+    reach: MeasuredReach | None = None
+
+    def lines_at(self, context_tokens: int, sequences: int) -> tuple[str, ...]:
+        """What it rests on where so much is asked for."""
+        return self.lines if self.reach is None else (*self.lines, *self.reach.beyond(context_tokens, sequences))
 
     def step_s(self, sequences: Sequence[SequenceStep]) -> float:
         """Seconds of one step."""
@@ -83,6 +113,6 @@ def fitted_speeds(cost: FittedCost, context_tokens: int, sequences: int) -> Expe
         prefill_s=cost.range_of(prefill_s),
         decode_middle_s=decode_s,
         prefill_middle_s=prefill_s,
-        lines=cost.lines,
+        lines=cost.lines_at(context_tokens, sequences),
         about_range=off,
     )

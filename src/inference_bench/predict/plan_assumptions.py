@@ -124,7 +124,10 @@ def _expected(deployment: Deployment) -> Iterator[str]:
 def _fitted(deployment: Deployment) -> tuple[str, ...]:
     from inference_bench.predict.fitted_cost import FittedCost
 
-    return deployment.cost.lines if isinstance(deployment.cost, FittedCost) else ()
+    cost, scenario = deployment.cost, deployment.scenario
+    if not isinstance(cost, FittedCost):
+        return ()
+    return cost.lines_at(scenario.traffic.total_tokens, scenario.assumptions.max_batch or 1)
 
 
 def _rates(deployment: Deployment, is_expected: bool) -> Iterator[str]:

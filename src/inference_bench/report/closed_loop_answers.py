@@ -11,13 +11,20 @@ Everything is composed from figures; nothing here measures or judges beyond comp
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.gap.parts import Cause, Change, GapPart, GapReading, StepGap
-from inference_bench.report.closed_loop_words import figure_name, requests_per_s, short_objective, signed
+from inference_bench.report.closed_loop_tables import LEAST_GAIN
+from inference_bench.report.closed_loop_words import (
+    figure_name,
+    requests_per_s,
+    short_objective,
+    signed,
+    too_few_words,
+)
 from inference_bench.report.text import clean, shorten
 from inference_bench.report.wording import interval_text
 from inference_bench.units import format_fraction, format_number, format_seconds
@@ -34,6 +41,7 @@ _SAID_FIGURES: Final = {
 }
 _PHASES: Final = {Phase.DECODE: "generating tokens (decode)", Phase.PREFILL: "reading prompts (prefill)"}
 _MARK_CHARS: Final = 48
+_FAR_OFF: Final = 0.1  # of a fitted step from the measured one, from which on it is said which of them gains are over
 _LARGE: Final = 0.15  # an error of a kind of step that must not hide behind the median of all
 _CHARS: Final = 160  # of a text from elsewhere inside a sentence
 
@@ -58,7 +66,15 @@ class Answer:
 
 def answers(result: VerifyResult) -> tuple[Answer, ...]:
     """Does it reach its ceiling, what would help, was the load predicted, is the capacity confirmed."""
-    return (_ceiling(result.points), _help(result.gap), _load(result), _capacity(result.capacity))
+    found = (_ceiling(result.points), _help(result.gap), _load(result), _capacity(result.capacity))
+    return tuple(map(_hedged, found)) if result.disturbances else found
+
+
+def _hedged(found: Answer) -> Answer:
+    """A mark that nobody should hold against the engine, where the run was disturbed."""
+    if found.mark.startswith("Not "):
+        return found
+    return replace(found, mark=f"{found.mark} (disturbed run)", state=State.OPEN)
 
 
 # ── does it reach its ceiling ──────────────────────────────────────────────────────────────────────
@@ -103,17 +119,48 @@ def _help(gap: GapReading | None) -> Answer:
     question = "What would help most?"
     if gap is None or not gap.steps:
         return Answer(question, "Not computed", State.OPEN, "This run did not take its steps apart.")
-    best = _best(change for change in gap.changes if change.is_choice) or _best(gap.changes)
-    step = next((step for step in gap.steps if best is not None and step.title == best.at), gap.steps[0])
+    choices = [change for change in gap.changes if change.is_choice]
+    best = _best(choices)
+    if choices and (best is None or best.gain < LEAST_GAIN):
+        return Answer(question, "Nothing that can be chosen", State.OPEN, _no_choice(gap, best))
+    best = best or _best(gap.changes)
     if best is None:
-        said = f"{_spent(step, '')} No change that was computed gains anything."
+        said = f"{_spent(gap.steps[0], '')} No change that was computed gains anything."
         return Answer(question, "Nothing that was tried", State.OPEN, said)
+    step = _step_at(gap, best)
     assumed = " A number in it is assumed, not measured here." if best.is_assumed else ""
     said = (
         f"Predicted: {signed(best.gain)} tokens/s in {_text(best.at)}; bytes and FLOPs alone promise "
-        f"{signed(best.ceiling_gain)}.{assumed} {_spent(step, best.at)}{_engine(gap.changes, best)}"
+        f"{signed(best.ceiling_gain)}.{assumed} {_spent(step, best.at)}"
+        f"{_engine(gap.changes, best)}{_over_fitted(step)}"
     )
     return Answer(question, _capital(shorten(_text(best.name), _MARK_CHARS)), State.OPEN, said)
+
+
+def _no_choice(gap: GapReading, best: Change | None) -> str:
+    """That no choice is worth it, and what a better engine could gain."""
+    tried = "" if best is None else f" ({_text(best.name)}: {signed(best.gain)})"
+    said = f"No change that can be chosen is predicted to gain {format_fraction(LEAST_GAIN, 1)} or more{tried}."
+    limit = _best(change for change in gap.changes if not change.is_choice)
+    if limit is None:
+        return f"{said} {_spent(gap.steps[0], '')}"
+    step = _step_at(gap, limit)
+    return (
+        f"{said} A better engine could gain {signed(limit.gain)} at most in {_text(limit.at)} ({_text(limit.name)}). "
+        f"{_spent(step, limit.at)}{_over_fitted(step)}"
+    )
+
+
+def _step_at(gap: GapReading, change: Change) -> StepGap:
+    """The step that a change is computed for."""
+    return next((step for step in gap.steps if step.title == change.at), gap.steps[0])
+
+
+def _over_fitted(step: StepGap) -> str:
+    """That gains are over the fitted step, where the measured one is another; nothing where the two are near."""
+    if abs(step.predicted_s / step.measured_s - 1) <= _FAR_OFF:
+        return ""
+    return f" Gains are over the {format_seconds(step.predicted_s)} that the formula says of it."
 
 
 def _best(changes: Iterable[Change]) -> Change | None:
@@ -190,9 +237,11 @@ def _unfinished(load: LoadCheck) -> str:
 
 
 def _held_out(result: VerifyResult) -> str:
-    if result.calibration is None or result.calibration.held_out_error is None:
+    if result.calibration is None:
         return ""
     error = result.calibration.held_out_error
+    if error is None:
+        return f" {_capital(too_few_words(result.calibration))}."
     said = f" Steps that the formula was not fitted to are off by {format_fraction(error, _FEW_DIGITS)} (median)"
     kind, worst = max(result.calibration.held_out_error_by_kind.items(), key=lambda item: item[1], default=("", 0.0))
     return (
@@ -217,8 +266,12 @@ def _capacity(check: CapacityCheck | None) -> Answer:
     known = (
         "No measured rate is known to keep it."
         if check.measured_rate is None
-        else f"Measured: {requests_per_s(check.measured_rate)} is the most that is known to keep it."
+        else f"Measured: {requests_per_s(check.measured_rate)} is the most up to which every run kept it."
     )
+    if check.contradiction is not None:
+        said = f"{predicted} {_capital(check.contradiction_words)}."
+        sure = "" if check.measured_rate is None else f" {known}"
+        return Answer(question, "Undecided", State.OPEN, f"{said}{sure}")
     if check.is_confirmed is None:
         return Answer(question, "Not settled", State.OPEN, f"{predicted} The runs did not settle it. {known}")
     return Answer(question, "No", State.POOR, f"{predicted} {known}")

@@ -174,7 +174,10 @@ def changes_part(result: VerifyResult) -> Part:
     if found is None or not found.changes:
         return Part("changes", "What would help", "", "")
     content = [
-        quiet("Each change is computed with the fitted formula on the measured ceilings; none of them was run."),
+        quiet(
+            "Each change is computed with the fitted formula on the measured ceilings; none of them was run. Gains are over the step as "
+            "the formula says it, which differs from the measured one by what is not explained of it."
+        ),
         _prose(tables.changes_table(tables.helpful(found.changes, is_choice=True), "What can be chosen")),
         _prose(
             tables.changes_table(
@@ -195,7 +198,10 @@ def calibration_part(result: VerifyResult) -> Part:
     content = [
         pieces.facts(tables.calibration_facts(found)),
         _prose(tables.parameters_table(found)),
-        pieces.table(tables.candidates_table(found)),
+        folded(
+            f"All {len(found.candidates)} formulas that were tried",
+            pieces.table(tables.candidates_table(found), has_heading=False),
+        ),
         folded(f"All {len(found.observations)} observed steps", steps),
         titled("Notes", pieces.bullets(found.notes)) if found.notes else "",
     ]

@@ -167,6 +167,7 @@ def _capacity(found: CapacityCheck | None) -> Json | None:
         "above_rate": None if found.above_rate is None else _row(found.above_rate),
         "is_confirmed": found.is_confirmed,
         "measured_rate": found.measured_rate,
+        "contradiction": found.contradiction,
         "crossing_rate": found.crossing_rate,
         "error": found.error,
         "reading": found.reading,

@@ -15,16 +15,20 @@ from inference_bench.calibrate.steps.forms import FittedObservation, StepCalibra
 from inference_bench.gap.parts import Change, StepGap
 from inference_bench.origin import Origin
 from inference_bench.report.closed_loop_words import (
+    capacity_state,
     figure_name,
     figure_value,
+    fitted_value,
     form_words,
+    held_out_words,
+    honest_words,
     load_name,
     minus,
     parameter_interval,
-    parameter_value,
     parameter_words,
     requests_per_s,
     signed,
+    too_few_words,
 )
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.text import clean
@@ -121,15 +125,14 @@ def capacity_rows(check: CapacityCheck) -> tuple[LoadRow, ...]:
 
 def capacity_facts(check: CapacityCheck) -> tuple[tuple[str, str], ...]:
     """The objective, the prediction and what the two runs say of it."""
-    state = {True: "confirmed", False: "not confirmed", None: "not settled"}[check.is_confirmed]
     return (
         ("objective", clean(check.objective).replace("<=", "≤")),
         ("predicted capacity", requests_per_s(check.predicted_rate)),
-        ("interval of the prediction", interval_text(check.interval, requests_per_s)),
-        ("most that is known to keep the objective", requests_per_s(check.measured_rate)),
-        ("where the runs cross the objective", requests_per_s(check.crossing_rate)),
-        ("error: predicted over that crossing, less one", signed(check.error)),
-        ("state", state),
+        ("over other draws", interval_text(check.interval, requests_per_s)),
+        ("every run kept it up to", requests_per_s(check.measured_rate)),
+        ("runs cross it at", requests_per_s(check.crossing_rate)),
+        ("the prediction is off by", signed(check.error)),
+        ("state", capacity_state(check)),
     )
 
 
@@ -163,7 +166,7 @@ def _memory_cells(row: MemoryRow) -> Cells:
         clean(row.what),
         exact,
         clean(row.reported),
-        format_count(row.difference),
+        minus(format_count(row.difference)),
         clean(row.rule),
     )
 
@@ -247,14 +250,18 @@ def parameters_table(calibration: StepCalibration) -> Table:
     columns = (
         Column("number", "l"),
         Column("value", origin=FITTED),
-        Column("95 % interval", note="Interval: n/a where the sweep does not tell the number from others."),
+        Column(
+            "95 % interval",
+            note="Assumed: the steps do not tell this number, which stays near what is usual. Interval: n/a where the sweep does "
+            "not tell the number from others, not known where it is wider than a factor of 10.",
+        ),
         Column("what it is", "l"),
         Column("remark", "l"),
     )
     rows = tuple(
         (
             clean(item.name),
-            parameter_value(item.name, item.value),
+            fitted_value(item),
             parameter_interval(item.name, item.interval),
             parameter_words(item.name),
             clean(item.note),
@@ -269,18 +276,20 @@ def candidates_table(calibration: StepCalibration) -> Table:
     columns = (
         Column("formula", "l"),
         Column("free numbers"),
-        Column("error, fitted"),
-        Column(
-            "error, held out",
-            note="Errors: medians of the sizes of predicted over measured, less one. The formula was chosen by those on held-out "
-            "steps; its honest error, without each of these steps in turn, stands above.",
-        ),
+        Column("median error, fitted"),
+        Column("mean error, held out"),
+        Column("median, held out"),
         Column("p90, held out"),
         Column("worst, held out"),
         Column("", "l"),
     )
+    note = (
+        "Errors are the sizes of predicted over measured, less one; in the mean each counts as 50 % at most. The choice: the least mean "
+        "over held-out steps leads, and of the formulas within it that are no worse than chance allows, the one with fewest numbers "
+        "is chosen. Its honest error, found without each of these steps in turn, stands above."
+    )
     rows = tuple(_candidate_cells(item, item is calibration.chosen) for item in calibration.candidates)
-    return Table("Formulas that were tried", columns, rows)
+    return Table("Formulas that were tried", columns, rows, note)
 
 
 def _candidate_cells(item: StepCandidate, is_chosen: bool) -> Cells:
@@ -288,6 +297,7 @@ def _candidate_cells(item: StepCandidate, is_chosen: bool) -> Cells:
         f"{item.form}: {', '.join(map(clean, item.free))}",
         format_count(item.num_parameters),
         format_fraction(item.fit_error),
+        format_fraction(item.held_out_mean),
         format_fraction(item.held_out_error),
         format_fraction(item.held_out_p90),
         format_fraction(item.worst_held_out),
@@ -297,18 +307,23 @@ def _candidate_cells(item: StepCandidate, is_chosen: bool) -> Cells:
 
 def kinds_table(calibration: StepCalibration) -> Table:
     """The error by what a step does."""
-    columns = (Column("kind", "l"), Column("observed"), Column("held out"), Column("median error"))
+    columns = (Column("kind", "l"), Column("observed"), Column("held out"), Column("median error, held out"))
+    held_out = calibration.held_out_error_by_kind
+    note = (
+        "Medians of the chosen formula, which held-out steps helped to choose. Over all kinds, held out: "
+        f"{held_out_words(calibration)}."
+    )
     kinds = [item.observation for item in calibration.observations]
     rows = tuple(
         (
             str(kind),
             format_count(sum(item.kind is kind for item in kinds)),
             format_count(sum(item.kind is kind and item.is_held_out for item in kinds)),
-            format_fraction(error),
+            format_fraction(held_out.get(kind)),
         )
-        for kind, error in calibration.error_by_kind.items()
+        for kind in calibration.error_by_kind
     )
-    return Table("Error by kind of step", columns, rows)
+    return Table("Error by kind of step", columns, rows, note)
 
 
 def observations_table(calibration: StepCalibration) -> Table:
@@ -352,16 +367,24 @@ def _observation_cells(item: FittedObservation) -> Cells:
 
 def calibration_facts(calibration: StepCalibration) -> tuple[tuple[str, str], ...]:
     """The formula in words, and how right it is on what it was not fitted to."""
-    seen = [item.observation for item in calibration.observations]
-    held_out = sum(item.is_held_out for item in seen)
+    count, held_out = len(calibration.observations), calibration.num_held_out
     return (
         ("formula", form_words(calibration.form)),
         (
             "shares are of",
             f"{format_si(calibration.bandwidth_bytes_per_s, 'B/s')} and {format_si(calibration.compute_flops_per_s, 'FLOP/s')}",
         ),
-        ("observed steps", f"{format_count(len(seen))}, of which {format_count(held_out)} were kept from the fit"),
-        ("median error, held out", format_fraction(calibration.held_out_error)),
+        ("observed steps", f"{format_count(count)}, of which {format_count(held_out)} were kept from the fit"),
+        *_held_out_facts(calibration),
+    )
+
+
+def _held_out_facts(calibration: StepCalibration) -> tuple[tuple[str, str], ...]:
+    """The honest error, its spread and its largest, all by the same procedure."""
+    if calibration.held_out_error is None:
+        return (("error, held out", too_few_words(calibration)),)
+    return (
+        ("median error, held out", f"{format_fraction(calibration.held_out_error)}{honest_words(calibration)}"),
         ("p90 error, held out", format_fraction(calibration.held_out_p90)),
         ("worst error, held out", format_fraction(calibration.worst_held_out)),
     )

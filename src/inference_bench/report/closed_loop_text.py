@@ -14,7 +14,7 @@ from typing import Final
 from inference_bench.calibrate.steps.forms import StepCalibration
 from inference_bench.report import closed_loop_tables as tables
 from inference_bench.report.closed_loop_answers import Answer
-from inference_bench.report.closed_loop_words import form_words
+from inference_bench.report.closed_loop_words import form_words, held_out_words
 from inference_bench.report.table import Table
 from inference_bench.report.text import clean, table, wrap
 from inference_bench.units import NOT_AVAILABLE, format_fraction
@@ -39,7 +39,7 @@ def fit_text(found: StepCalibration | None) -> str:
     if found is None:
         return ""
     kinds = ", ".join(f"{kind} {format_fraction(error)}" for kind, error in found.held_out_error_by_kind.items())
-    held = f"held out: median error {format_fraction(found.held_out_error)}{f' ({kinds})' if kinds else ''}"
+    held = f"held out: {held_out_words(found)}{f'; medians by kind: {kinds}' if kinds else ''}"
     return "\n".join(
         [
             wrap(f"fit: {form_words(found.form)}"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from inference_bench.calibrate.steps.forms import StepForm
+from inference_bench.calibrate.steps.forms import StepCalibration, StepForm, StepParameter
 from inference_bench.report.text import clean
 from inference_bench.report.wording import interval_text
 from inference_bench.stats import Interval
@@ -40,6 +40,7 @@ _PARAMETERS: Final = {
     "position_s": "a position in a step",
     "request_s": "a request besides its steps",
 }
+_WIDE: Final = 10  # times its lower end: an interval that reaches beyond says nothing
 _FIGURES: Final = {"ttft": "TTFT", "tpot": "TPOT", "itl": "ITL", "e2e": "E2E"}
 _DIGITS_FROM: Final = (0.0005, 0.01, 0.1)  # shares from which a tenth of a percent is one, two and three digits
 
@@ -59,9 +60,44 @@ def parameter_value(name: str, value: float | None) -> str:
     return format_seconds(value) if name.endswith("_s") else format_fraction(value)
 
 
+def fitted_value(item: StepParameter) -> str:
+    """A number of the formula, and that it is assumed where the steps do not tell it."""
+    assumed = item.is_assumed or not item.is_told
+    return f"{parameter_value(item.name, item.value)}{' (assumed)' if assumed else ''}"
+
+
 def parameter_interval(name: str, interval: Interval | None) -> str:
-    """The interval of a fitted number; n/a where the sweep does not tell it from others."""
+    """The interval of a fitted number; n/a where the sweep does not tell it from others, not known where it says next to nothing."""
+    if interval is None:
+        return NOT_AVAILABLE
+    if interval.low <= 0:
+        return f"at most {parameter_value(name, interval.high)}"
+    if interval.high > _WIDE * interval.low:
+        return "not known"
     return interval_text(interval, lambda value: parameter_value(name, value))
+
+
+def held_out_words(found: StepCalibration) -> str:
+    """How far the formula is off on steps that were kept from the fit, by steps that did not choose it; or why nobody can say."""
+    if found.held_out_error is None:
+        return too_few_words(found)
+    said = f"median error {format_fraction(found.held_out_error)}"
+    if found.held_out_p90 is not None:
+        said += f", p90 {format_fraction(found.held_out_p90)}"
+    return f"{said}{honest_words(found)}"
+
+
+def too_few_words(found: StepCalibration) -> str:
+    """Why there is no honest error."""
+    return f"too few held-out steps ({found.num_held_out}) for an honest error"
+
+
+def honest_words(found: StepCalibration) -> str:
+    """Why the honest error is not that of the chosen formula; nothing where both are the same."""
+    honest, plain = found.held_out_error, found.plain_held_out_error
+    if honest is None or plain is None or format_fraction(honest, 2) == format_fraction(plain, 2):
+        return ""
+    return ", each step judged under the formula the others chose"
 
 
 def is_rate(name: str) -> bool:
@@ -122,7 +158,14 @@ def load_name(row: LoadRow) -> str:
 
 def short_objective(check: CapacityCheck) -> str:
     """The objective without how it was chosen."""
-    return check.objective.partition(":")[0].replace("<=", "≤")
+    return check.objective.partition(":")[0].partition(";")[0].replace("<=", "≤")
+
+
+def capacity_state(check: CapacityCheck) -> str:
+    """What the runs say of the prediction."""
+    if check.contradiction is not None:
+        return check.contradiction_words
+    return {True: "confirmed", False: "not confirmed", None: "not settled"}[check.is_confirmed]
 
 
 def full_sentence(line: str) -> str:

@@ -15,18 +15,19 @@ from inference_bench.compare import Verdict
 from inference_bench.report.closed_loop_tables import capacity_rows, load_rows
 from inference_bench.report.closed_loop_words import load_name
 from inference_bench.units import format_count, format_fraction
-from inference_bench.verify.result import UNSTEADY, VerifyResult
+from inference_bench.verify.result import VerifyResult
 
 
 def findings(result: VerifyResult) -> tuple[str, ...]:
     """Points above their ceiling, requests that did not complete, memory that differs from the count."""
-    found = [
+    found = [*_disturbed(result), *_ended(result), *(f"{doubt}." for doubt in result.count_doubts)]
+    found += [
         f"{point_name(point)} tokens reached {format_fraction(point.fraction_of_bound)} of its ceiling. A measurement "
         "above the ceiling means that the counted traffic or the measured ceiling is too strict there."
         for point in result.points
         if point.verdict is Verdict.ABOVE
     ]
-    found += [note for note in result.notes if note.startswith(UNSTEADY)]
+    found += _unsteady(result)
     found += _incomplete(result)
     found += _unfinished_loads(result)
     if result.cache_check is not None and not result.cache_check.agrees:
@@ -36,6 +37,22 @@ def findings(result: VerifyResult) -> tuple[str, ...]:
         )
     found += _other_memory(result)
     return tuple(f"{text[0].upper()}{text[1:]}" for text in found)
+
+
+def _disturbed(result: VerifyResult) -> list[str]:
+    if not result.disturbances:
+        return []
+    return [f"This run was disturbed: {'; '.join(result.disturbances)}; do not judge the engine by it."]
+
+
+def _ended(result: VerifyResult) -> list[str]:
+    return [f"The run did not come to its end: {result.trouble}."] if result.trouble else []
+
+
+def _unsteady(result: VerifyResult) -> list[str]:
+    """How many points are unsteady; which they are stands in a note."""
+    odd, total = len(result.unsteady_points), len(result.points)
+    return [f"{odd} of {total} points are unsteady: their mean time is far above their median."] if odd else []
 
 
 def _incomplete(result: VerifyResult) -> list[str]:

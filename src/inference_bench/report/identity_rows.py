@@ -52,10 +52,11 @@ def run_rows(result: VerifyResult) -> Rows:
     )
 
 
+_ENGINE_LOG = "engine.log"
 _FILES = (
     ("requests.journal", "every request and every chunk of its answer, raw, written while it was measured"),
     ("meta.json", "target, engine, model and what was asked"),
-    ("engine.log", "what the engine printed, where it was started here"),
+    (_ENGINE_LOG, "what the engine printed"),
     ("result.json", "every figure of this page; its schema is docs/schemas/verify.schema.json"),
     ("report.txt", "what was printed"),
     ("report.html", "this page"),
@@ -70,7 +71,9 @@ def file_rows(result: VerifyResult) -> Rows:
     """The files of the run folder, and what is in each."""
     prediction = () if result.load is None else (("prediction.json", _PREDICTION),)
     profile = () if result.profile_path is None else ((file_name(result.profile_path.name), _PROFILE),)
-    return (*_FILES, *prediction, *profile)
+    is_ours = result.client.cpu is not None and result.client.cpu.engine_cpu_s is not None
+    files = _FILES if is_ours else tuple(row for row in _FILES if row[0] != _ENGINE_LOG)
+    return (*files, *prediction, *profile)
 
 
 def model_rows(result: VerifyResult) -> Rows:

@@ -14,7 +14,7 @@ from inference_bench.calibrate.steps.forms import StepCalibration
 from inference_bench.charts import point_name
 from inference_bench.compare import ComparedPoint, Phase, Verdict
 from inference_bench.origin import Origin
-from inference_bench.report.closed_loop_words import short_objective
+from inference_bench.report.closed_loop_words import short_objective, too_few_words
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.report_html import value_and_unit
 from inference_bench.report.text import clean, shorten
@@ -128,6 +128,8 @@ def _capacity(check: CapacityCheck | None) -> KeyFigure:
     if check.predicted_rate is None:
         return KeyFigure("capacity", "none", "", Origin.SIMULATED, "no rate keeps the objective", objective)
     said = {True: "confirmed by two runs", False: "not confirmed", None: "not settled by its runs"}[check.is_confirmed]
+    if check.contradiction is not None:
+        said = "undecided: its runs contradict each other"
     return KeyFigure(
         "capacity",
         format_number(check.predicted_rate),
@@ -142,10 +144,11 @@ def _capacity(check: CapacityCheck | None) -> KeyFigure:
 def _step_error(found: StepCalibration) -> KeyFigure:
     """How far the formula is off on steps that were kept from the fit."""
     if found.held_out_error is None:
-        return _missing("error of a step", "no step was kept from the fit")
-    held_out = sum(item.observation.is_held_out for item in found.observations)
+        return _missing("error of a step", too_few_words(found))
     value, unit = value_and_unit(format_fraction(found.held_out_error))
-    detail = f"{format_count(held_out)} of {format_count(len(found.observations))} steps were kept from the fit"
+    detail = (
+        f"{format_count(found.num_held_out)} of {format_count(len(found.observations))} steps were kept from the fit"
+    )
     return KeyFigure("error of a step", value, unit, Origin.PREDICTED, "median, of steps not fitted to", detail)
 
 

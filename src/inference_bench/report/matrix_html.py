@@ -25,12 +25,12 @@ from inference_bench.report.report_html import Part, assumptions_part
 from inference_bench.report.text import clean
 from inference_bench.report.wording import ESTIMATE, tokens_per_s
 from inference_bench.units import format_seconds, format_si
-from inference_bench.verify.matrix_result import MatrixResult, gain
+from inference_bench.verify.matrix_result import MatrixResult, Pick, gain
 
 _ROOF_WORDS = (
     "Roofline of all combinations",
-    "Each mark is a measured step; the line above it ends at the ceiling for the same work. All combinations do the same work a step, so "
-    "what is higher is faster; what is further to the right moves fewer bytes. B is the batch.",
+    "Each mark is a measured step; the line above it ends at the ceiling for the same work. Of marks of the same step, what "
+    "is higher is faster, and what is further to the right moves fewer bytes. B is the batch, named at its lowest mark.",
 )
 _GAIN_WORDS = (
     "Promised and gained",
@@ -85,12 +85,13 @@ def _tables(result: MatrixResult) -> str:
 def _figures(result: MatrixResult) -> list[KeyFigure]:
     """The fastest for one sequence and in the largest batch, and what it gained."""
     base, figures = result.base, []
-    for name, points in (
-        ("fastest for one sequence", [(row, row.alone) for row in result.measured]),
-        ("fastest in the largest batch", [(row, result.largest(row)) for row in result.measured]),
-        ("fastest prefill", [(row, row.prefill) for row in result.measured]),
-    ):
-        rated = [(row, point) for row, point in points if point is not None]
+    kinds: tuple[tuple[str, Pick], ...] = (
+        ("fastest for one sequence", lambda row: row.alone),
+        ("fastest in the largest batch", result.largest),
+        ("fastest prefill", lambda row: row.prefill),
+    )
+    for name, pick in kinds:
+        rated = result.alike(pick)
         if not rated:
             continue
         row, point = max(rated, key=lambda item: item[1].tokens_per_s)
@@ -131,5 +132,6 @@ def _assumptions(result: MatrixResult) -> list[str]:
         "and head in q8_0 where the format is coarser; a gain says nothing of what rounding costs in quality",
         "bytes are counted from the model's shape: each weight once a step, the cache a step attends, the cache it adds; no hardware "
         "counter was read",
-        "a step's time is the median over rounds of each round's median",
+        "every combination and round is asked for the same steps, whatever its pace; times are compared where batch and length asked for "
+        "are the same, and a step's time is the median over rounds of each round's median",
     ]

@@ -95,6 +95,7 @@ def _point(row: MatrixRow, point: MatrixPoint, base: MatrixRow | None) -> Json:
     return {
         "phase": str(point.phase),
         "batch": point.batch,
+        "nominal_context_tokens": point.step.nominal_context_tokens,
         "context_tokens": point.context_tokens,
         "flops": point.bound.flops,
         "bytes": point.bound.num_bytes,

@@ -8,7 +8,7 @@ Read next by: matrix_report, matrix_html.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import replace
 
 from inference_bench.charts.matrix import short_name, value_name
@@ -23,9 +23,7 @@ from inference_bench.units import (
     format_number,
     format_seconds,
 )
-from inference_bench.verify.matrix_result import Gain, MatrixPoint, MatrixResult, MatrixRow, gain
-
-Pick = Callable[[MatrixRow], MatrixPoint | None]
+from inference_bench.verify.matrix_result import Gain, MatrixPoint, MatrixResult, MatrixRow, Pick, gain
 
 _BASE = "base"
 _NOTE = (
@@ -60,7 +58,7 @@ def _table(result: MatrixResult, title: str, pick: Pick) -> Table | None:
     points = [(row, point) for row in result.measured if (point := pick(row)) is not None]
     if not points:
         return None
-    sizes = ", ".join(sorted({_size(point) for _, point in points}))
+    alike = result.alike(pick)
     columns = (
         Column("combination", "l"),
         Column("weights", origin=Origin.COUNTED),
@@ -72,10 +70,11 @@ def _table(result: MatrixResult, title: str, pick: Pick) -> Table | None:
         Column("promised", origin=Origin.BOUND),
         Column("gained", origin=Origin.MEASURED),
     )
-    rows = tuple(_cells(row, point, result) for row, point in points)
     base = result.base
+    over_point = pick(base) if base is not None else None
+    rows = tuple(_cells(row, point, over_point, (row, point) in alike, result) for row, point in points)
     over = f"Gains are over {short_name(base, result)}. " if base else ""
-    return Table(f"{title}: {sizes}", columns, rows, note=f"{over}{_NOTE}")
+    return Table(f"{title}: {_sizes(point for _, point in alike)}", columns, rows, note=f"{over}{_NOTE}")
 
 
 def _size(point: MatrixPoint) -> str:
@@ -84,20 +83,31 @@ def _size(point: MatrixPoint) -> str:
     return f"batch {point.batch} at {format_count(point.context_tokens)} tokens"
 
 
-def _cells(row: MatrixRow, point: MatrixPoint, result: MatrixResult) -> Cells:
-    base = result.base
-    found = gain(point, base.at(point)) if base is not None else None
+def _sizes(points: Iterable[MatrixPoint]) -> str:
+    """One step as several servers counted it, which may be a few tokens apart."""
+    ordered = sorted(points, key=lambda point: point.context_tokens)
+    least, most = ordered[0], ordered[-1]
+    if least.context_tokens == most.context_tokens:
+        return _size(least)
+    tokens = f"{format_count(least.context_tokens)} to {format_count(most.context_tokens)} tokens"
+    return _size(least).replace(f"{format_count(least.context_tokens)} tokens", tokens)
+
+
+def _cells(row: MatrixRow, point: MatrixPoint, over: MatrixPoint | None, is_alike: bool, result: MatrixResult) -> Cells:
+    """A row; one whose step is another says which, and has no gain."""
+    is_base = row is result.base
+    found = gain(point, over) if is_alike else None
     share = None if point.bound_tokens_per_s is None else point.tokens_per_s / point.bound_tokens_per_s
     return (
-        value_name(row, result),
+        value_name(row, result) if is_alike else f"{value_name(row, result)} (at {format_count(point.context_tokens)})",
         format_bytes(row.weight_bytes),
         format_bytes(row.cache_bytes(point)),
         tokens_per_s(point.bound_tokens_per_s),
         tokens_per_s(point.tokens_per_s),
         format_fraction(share, 2),
         str(point.bound.limited_by),
-        _BASE if row is base else times(found.promised if found else None),
-        _BASE if row is base else gained(found),
+        _BASE if is_base else times(found.promised if found else None),
+        _BASE if is_base else gained(found),
     )
 
 

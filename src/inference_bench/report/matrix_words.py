@@ -8,14 +8,15 @@ Read next by: matrix_report, matrix_html.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from inference_bench.charts.matrix import short_name
+from inference_bench.compare import Phase
 from inference_bench.report.matrix_tables import gained, times
 from inference_bench.roofline import LimitedBy
-from inference_bench.units import format_bytes, format_fraction
-from inference_bench.verify.matrix_result import ROUNDS_AGREE, Gain, MatrixPoint, MatrixResult, MatrixRow, gain
+from inference_bench.units import format_bytes, format_count, format_fraction
+from inference_bench.verify.matrix_result import ROUNDS_AGREE, Gain, MatrixPoint, MatrixResult, MatrixRow, Step, gain
 from inference_bench.verify.result import UNSTEADY
 
 _KEPT: Final = 0.8  # of a promised gain, from which on it counts as kept
@@ -25,7 +26,7 @@ _NONE: Final = 0.05  # a gain below this is none
 def verdict(result: MatrixResult) -> str:
     """The answer: the fastest combination at the largest batch, what it was promised, and whether the machine kept still."""
     base = result.base
-    rated = [(row, point) for row in result.measured if (point := result.largest(row) or row.alone) is not None]
+    rated = result.alike(result.largest) or result.alike(lambda row: row.alone)
     if not rated or base is None:
         return "No decode step could be measured."
     best, point = max(rated, key=lambda item: item[1].tokens_per_s)
@@ -33,20 +34,33 @@ def verdict(result: MatrixResult) -> str:
     said = f"Fastest at batch {point.batch}: {short_name(best, result)}"
     if len(result.measured) == 1:
         said = f"Only {short_name(best, result)} was measured: there is nothing to compare it with"
+    elif len(rated) == 1:
+        said = f"No other combination did the same decode steps as {short_name(best, result)}: nothing is compared"
+    elif close := _overlapping(point, rated, result):
+        said = (
+            f"At batch {point.batch} none is fastest for sure: rounds of {short_name(best, result)} and {close} overlap"
+        )
     elif best is base:
-        said += ", which has the most bytes of all: fewer bytes bought nothing there"
+        is_most = all(point.bound.num_bytes >= other.bound.num_bytes for _, other in rated)
+        said += ", which moves most bytes of all: fewer bytes bought nothing there" if is_most else ""
     elif found is not None:
         promised = f" where the ceilings promise {times(found.promised)}" if found.promised is not None else ""
         said += f", {gained(found)} the tokens a second of {short_name(base, result)}{promised}"
     return f"{said}.{_pace(result)}"
 
 
+def _overlapping(point: MatrixPoint, rated: Sequence[tuple[MatrixRow, MatrixPoint]], result: MatrixResult) -> str:
+    """The combinations that are not told apart from the one with this point."""
+    found = [(row, gain(point, other)) for row, other in rated if other is not point]
+    return ", ".join(short_name(row, result) for row, one in found if one is not None and one.is_apart is False)
+
+
 def _pace(result: MatrixResult) -> str:
     """That the rounds do not agree, where they do not."""
     apart = max((one for row in result.measured for point in row.points if (one := point.rounds_apart)), default=0.0)
     if apart <= ROUNDS_AGREE:
-        return " Most runs were unsteady: the machine did not keep its pace." if _is_unsteady(result) else ""
-    return f" Rounds of the same step lie up to {format_fraction(apart, 2)} apart: the machine did not keep its pace."
+        return " Most runs were unsteady." if _is_unsteady(result) else ""
+    return f" Rounds of the same step lie up to {format_fraction(apart, 2)} apart: smaller differences are none."
 
 
 def _is_unsteady(result: MatrixResult) -> bool:
@@ -111,45 +125,48 @@ def _against(what: str, row: MatrixRow, over: MatrixRow, result: MatrixResult) -
     largest = result.largest(row)
     second = gain(largest, None if largest is None else over.at(largest))
     more = f"; at batch {largest.batch} {_gained(second)}" if largest is not None and second is not None else ""
-    limit = "" if alone.bound.limited_by is not LimitedBy.COMPUTE else ", for compute limits it then"
-    yield f"{what}: {moved}; {_gained(first)}{limit}{more}. {_meaning(first, second)}"
+    limit = "" if alone.bound.limited_by is not LimitedBy.COMPUTE else " where compute limits it"
+    yield f"{what}: {moved}; {_gained(first, limit)}{more}. {_meaning(alone, then, first)}{_in_a_batch(largest, second)}"
 
 
-def _gained(found: Gain) -> str:
-    promised = "no bound is known" if found.promised is None else f"promised {times(found.promised)}"
+def _gained(found: Gain, limit: str = "") -> str:
+    promised = "no bound is known" if found.promised is None else f"promised {times(found.promised)}{limit}"
     return f"{promised}, measured {gained(found)}"
 
 
-def _meaning(alone: Gain, largest: Gain | None) -> str:
-    """How much of the promise was kept, in words."""
-    if alone.promised is None:
+def _meaning(alone: MatrixPoint, over: MatrixPoint, found: Gain) -> str:
+    """How much of the promise was kept for one sequence, in words."""
+    if found.promised is None:
         return "Without ceilings nothing was promised."
-    if abs(alone.promised - 1) < _NONE:
-        return "The bytes promised next to nothing there."
-    if alone.promised < 1:
-        return "More bytes were moved, so a loss was promised."
-    if alone.is_apart is False:
+    if abs(found.promised - 1) < _NONE:
+        return "Next to nothing was promised there."
+    if found.promised < 1:
+        more = alone.bound.num_bytes > over.bound.num_bytes
+        return "More bytes were moved, so a loss was promised." if more else "A loss was promised."
+    if found.is_apart is False:
         return "The rounds overlap, so that nothing is said of one sequence."
-    kept = (alone.measured - 1) / (alone.promised - 1)
+    kept = (found.measured - 1) / (found.promised - 1)
     if kept >= _KEPT:
-        said = "The promise was kept for one sequence"
-    elif kept > _NONE:
-        said = f"Of the promised gain {format_fraction(kept, 2)} was kept for one sequence"
-    else:
-        said = "Nothing of the promise was kept for one sequence"
-    if largest is None:
-        return f"{said}."
-    if largest.measured < 1 - _NONE:
-        return f"{said}; in the larger batch it even costs: work, and no longer bytes, sets the time there."
-    return f"{said}."
+        return "The promise was kept for one sequence."
+    if kept > _NONE:
+        return f"Of the promised gain {format_fraction(kept, 2)} was kept for one sequence."
+    return "Nothing of the promise was kept for one sequence."
+
+
+def _in_a_batch(largest: MatrixPoint | None, found: Gain | None) -> str:
+    """That a batch is slower than the other's, and why only where a ceiling says so."""
+    if largest is None or found is None or found.is_apart is False or found.measured >= 1 - _NONE:
+        return ""
+    why = ", where compute limits it" if largest.bound.limited_by is LimitedBy.COMPUTE else ""
+    return f" In the larger batch it costs{why}."
 
 
 def _batching(result: MatrixResult) -> Iterator[str]:
     """How far the largest batch went, the combination that gained least and the one that gained most."""
     found = [
         (row, largest, one)
-        for row in result.measured
-        if (largest := result.largest(row)) is not None and (one := gain(largest, row.alone)) is not None
+        for row, largest in result.alike(result.largest)
+        if (one := gain(largest, row.alone)) is not None
     ]
     if not found:
         return
@@ -175,7 +192,7 @@ def odd(result: MatrixResult) -> tuple[str, ...]:
         row, point = max(apart, key=lambda item: item[1].rounds_apart or 0)
         lines.append(
             f"rounds of {len(apart)} step(s) lie more than {format_fraction(ROUNDS_AGREE)} apart, of {short_name(row, result)} at batch "
-            f"{point.batch} {format_fraction(point.rounds_apart, 2)}: the machine did not keep its pace, and smaller differences are none"
+            f"{point.batch} {format_fraction(point.rounds_apart, 2)}: smaller differences are none"
         )
     above = [point for row in result.measured for point in row.points if (point.bound.seconds or 0) > point.seconds]
     if above:
@@ -197,11 +214,16 @@ def odd(result: MatrixResult) -> tuple[str, ...]:
 
 def _missing(result: MatrixResult) -> Iterator[str]:
     """Steps that others have and a combination has not, so that nothing is compared there."""
-    steps = {(point.phase, point.batch): point for row in result.measured for point in row.points}
+    steps = dict.fromkeys(point.step for row in result.measured for point in row.points)
     for row in result.measured:
-        own = {(point.phase, point.batch) for point in row.points}
-        if lacking := [f"{phase} at batch {batch}" for phase, batch in steps if (phase, batch) not in own]:
-            yield f"{short_name(row, result)}: not measured in the time there was: {', '.join(lacking)}"
+        own = {point.step for point in row.points}
+        if lacking := [_step(step) for step in steps if step not in own]:
+            yield f"{short_name(row, result)}: not measured, and so not compared: {', '.join(lacking)}"
+
+
+def _step(step: Step) -> str:
+    tokens = f"{format_count(step.nominal_context_tokens)} tokens"
+    return f"a prompt of {tokens}" if step.phase is Phase.PREFILL else f"batch {step.batch} behind prompts of {tokens}"
 
 
 def not_composed_lines(result: MatrixResult) -> tuple[str, ...]:

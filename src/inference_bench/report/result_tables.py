@@ -212,9 +212,12 @@ def counted_cache(result: VerifyResult) -> CacheCount:
     """The cache of what the engine was set up for: its slots and context, or one sequence of the longest measured."""
     figures = result.figures
     total, slots = figures.context_tokens_total, figures.num_slots
+    of_slot = figures.context_tokens_per_slot or figures.max_model_len
     fmt = engine_cache_format(figures) or cache_format(None)
     if total and slots:
         return count_cache(result.model.spec, fmt, total // slots, slots)
+    if of_slot or total:
+        return count_cache(result.model.spec, fmt, of_slot or total or 0, slots or 1)
     contexts = [point.measured.context_tokens for point in result.points]
     return count_cache(result.model.spec, fmt, max(contexts, default=0))
 

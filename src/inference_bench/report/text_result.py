@@ -36,21 +36,20 @@ _POINT_COLUMNS: Final = range(10)
 
 def verify_text(result: VerifyResult) -> str:
     """The whole text: the verdict, the figures, what is odd, the points, the fit, loads, capacity, memory."""
+    odd = _list("findings", findings(result))
     sections = [
         wrap(f"{model_name(result)} on {clean(result.machine.name)} by {engine_name(result.engine)}"),
+        odd if result.disturbances else "",
         answers_text(answers(result)),
         _figures(result),
-        _list("findings", findings(result)),
+        "" if result.disturbances else odd,
         _points(result),
         fit_text(result.calibration),
         load_text(result.load),
         capacity_text(result.capacity),
         memory_text(result.memory),
         _list("notes", result.notes),
-        wrap(
-            "Parts of a step, what would help, requests, assumptions and the identity of everything are in the report and "
-            "in result.json."
-        ),
+        wrap("Parts of a step, changes, requests, assumptions and identities are in the report and result.json."),
     ]
     return "\n\n".join(section for section in sections if section)
 

@@ -110,12 +110,12 @@ def verify_html(result: VerifyResult, draw: Draw | None) -> str:
     """The whole page; without `draw` it has every table and says why there are no charts."""
     title = f"{model_name(result)} on {clean(result.machine.name)}"
     parts = [part for part in _parts(result, draw) if part.content]
+    first = [answers_html(answers(result)), pieces.key_figures(key_figures(result))]
+    odd = pieces.findings(findings(result))
     body = "\n".join(
         [
             _header(result),
-            answers_html(answers(result)),
-            pieces.key_figures(key_figures(result)),
-            pieces.findings(findings(result)),
+            *([odd, *first] if result.disturbances else [*first, odd]),
             _contents(parts),
             *(pieces.section(part.anchor, part.title, part.content) for part in parts),
         ]
@@ -187,7 +187,10 @@ def _batch(result: VerifyResult, draw: Draw | None) -> Part:
 
 
 def _requests(result: VerifyResult, draw: Draw | None) -> Part:
-    tables = pieces.table(requests_table(result)) + pieces.table(latency_table(result))
+    latencies = latency_table(result)
+    shown = pieces.table(latencies, has_heading=False)
+    every = folded(f"Latency: all {len(latencies.rows)} rows", shown) if shown else ""
+    tables = pieces.table(requests_table(result)) + every
     return Part("requests", "Requests", "What did requests take?", drawn(result, draw, _LATENCY) + tables)
 
 

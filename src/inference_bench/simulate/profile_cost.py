@@ -52,7 +52,8 @@ class ProfileSteps:
             return sum(step_time.seconds(_load(step_time, batch)) for batch in cut(sequences, most))
 
         lines = (*step_time.notes, *self._said_rules())
-        return FittedCost(price, lines, self.profile.request_s, self.profile.held_out_error)
+        profile = self.profile
+        return FittedCost(price, lines, profile.request_s, profile.held_out_error, profile.measured)
 
     def _said_rules(self) -> Iterator[str]:
         rules, request_s = self.profile.scheduler, self.profile.request_s

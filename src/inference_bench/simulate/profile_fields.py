@@ -8,13 +8,14 @@ Read next by: step_profile.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import RequestError
 from inference_bench.facts.fields import shown
+from inference_bench.predict.fitted_cost import MeasuredReach
 from inference_bench.simulate.presets import engine_preset, llama_cpp_settings, vllm_settings
 from inference_bench.simulate.settings import MOST_BYTES, UNLIMITED, BudgetRule, SchedulerSettings
 from inference_bench.simulate.step_sources import CEILINGS, LINK_LATENCIES, LINK_RATES, Ceilings, Link
@@ -22,6 +23,8 @@ from inference_bench.simulate.step_sources import CEILINGS, LINK_LATENCIES, LINK
 MOST_DEVICES: Final = 1 << 16
 _MOST_TEXT: Final = 400  # characters
 _MOST_SEQUENCES: Final = 1 << 20
+_MOST_POSITIONS: Final = 1 << 40
+_MOST_PARTS: Final = 1_000
 _INTERVALS: Final = (-1e30, 1e30)
 
 
@@ -51,32 +54,32 @@ class ProfileFields:
         """A number within limits; where it is missing, the default, if there is one."""
         value, (least, most) = self.values.get(name, default), limits
         if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
-            raise self._wrong(name, value, f"a number between {least:g} and {most:g} is needed")
+            raise self.wrong(name, value, f"a number between {least:g} and {most:g} is needed")
         return float(value)
 
     def number_or_none(self, name: str, limits: tuple[float, float]) -> float | None:
         """A number within limits, or none."""
         return None if self.values.get(name) is None else self.number(name, limits)
 
-    def count(self, name: str, most: int, default: int | None = None) -> int:
-        """A whole number from 1 on."""
+    def count(self, name: str, most: int, default: int | None = None, *, least: int = 1) -> int:
+        """A whole number from 1 on, or from where it may begin."""
         value = self.values.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= most:
-            raise self._wrong(name, value, f"a whole number from 1 to {most} is needed")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise self.wrong(name, value, f"a whole number from {least} to {most} is needed")
         return value
 
     def flag(self, name: str) -> bool:
         """Yes or no; no where it is missing."""
         value = self.values.get(name, False)
         if not isinstance(value, bool):
-            raise self._wrong(name, value, "true or false is needed")
+            raise self.wrong(name, value, "true or false is needed")
         return value
 
     def text_or_none(self, name: str) -> str | None:
         """A line of text, or none."""
         value = self.values.get(name)
         if value is not None and (not isinstance(value, str) or not _is_line(value)):
-            raise self._wrong(name, value, f"a line of up to {_MOST_TEXT} characters is needed")
+            raise self.wrong(name, value, f"a line of up to {_MOST_TEXT} characters is needed")
         return value
 
     def texts(self, names: tuple[str, ...]) -> dict[str, str]:
@@ -95,15 +98,27 @@ class ProfileFields:
         if value is None:
             return None
         if not isinstance(value, Mapping):
-            raise self._wrong(name, value, f"an object of {what} is needed, or null")
+            raise self.wrong(name, value, f"an object of {what} is needed, or null")
         return ProfileFields(value, self.path)
+
+    def parts(self, name: str, what: str) -> Iterator[ProfileFields]:
+        """The fields of each object of a list; of none where it is missing."""
+        listed = self.values.get(name, [])
+        if (
+            not isinstance(listed, list)
+            or len(listed) > _MOST_PARTS
+            or not all(isinstance(each, dict) for each in listed)
+        ):
+            raise self.wrong(name, listed, f"a list of up to {_MOST_PARTS} objects of {what} is needed")
+        yield from (ProfileFields(each, self.path) for each in listed)
 
     def numbers(self, name: str, limits: tuple[float, float]) -> dict[str, float]:
         """An object of numbers by name; an empty one where it is missing."""
         part = self.part(name, "numbers") if self.values.get(name) else None
         return {} if part is None else {str(each): part.number(each, limits) for each in part.values}
 
-    def _wrong(self, name: str, value: object, needed: str) -> RequestError:
+    def wrong(self, name: str, value: object, needed: str) -> RequestError:
+        """The error of a field that cannot be."""
         return RequestError(f"{self.path}: {name} of the profile is {shown(value)}; {needed}")
 
     # what a profile is made of
@@ -134,6 +149,14 @@ class ProfileFields:
         num_bytes = None if part.values.get("bytes") is None else part.count("bytes", MOST_BYTES)
         return ProfileCache(num_bytes, part.count("block_size", _MOST_SEQUENCES, 1))
 
+    def measured(self) -> MeasuredReach | None:
+        """How far the steps that it was fitted to reached."""
+        part = self.part("measured", "max_context_tokens and max_batch")
+        if part is None:
+            return None
+        longest = part.count("max_context_tokens", _MOST_POSITIONS, least=0)
+        return MeasuredReach(longest, part.count("max_batch", _MOST_SEQUENCES))
+
     def intervals(self) -> dict[str, tuple[float, float]]:
         """Between which two values each number lies."""
         part = self.part("intervals", "[low, high] by name") if self.values.get("intervals") else None
@@ -144,11 +167,11 @@ class ProfileFields:
     def _interval(self, name: str) -> tuple[float, float]:
         value = self.values[name]
         if not isinstance(value, list) or len(value) != 2:
-            raise self._wrong(name, value, "two numbers, the low end first, are needed")
+            raise self.wrong(name, value, "two numbers, the low end first, are needed")
         ends = replace(self, values={name: value[0]}), replace(self, values={name: value[1]})
         low, high = (end.number(name, _INTERVALS) for end in ends)
         if low > high:
-            raise self._wrong(name, value, "two numbers, the low end first, are needed")
+            raise self.wrong(name, value, "two numbers, the low end first, are needed")
         return low, high
 
     def scheduler(self) -> SchedulerSettings | None:
@@ -158,7 +181,7 @@ class ProfileFields:
             return None
         rule = part.values.get("budget_rule")
         if not isinstance(rule, str) or rule not in set(BudgetRule):
-            raise part._wrong("budget_rule", rule, f"one of {', '.join(BudgetRule)} is needed")
+            raise part.wrong("budget_rule", rule, f"one of {', '.join(BudgetRule)} is needed")
         running = part.count("max_running", _MOST_SEQUENCES)
         budget = part.count("token_budget", UNLIMITED)
         prefix_cache = part.flag("prefix_cache")

@@ -9,15 +9,17 @@ The file is one object:  kind "inference-bench profile", version 2, machine, eng
 bandwidth_share, compute_share, cache_share, attention_share, vector_share (null: as the others, or none), serial_share, fixed_s,
 sequence_s, request_s, form, weights_format, cache_format, ceilings {bandwidth_bytes_per_s, compute_flops_per_s} that the shares
 are of or null, link {bytes_per_s, latency_s} or null, scheduler {budget_rule, max_running, token_budget, micro_batch,
-prefix_cache} or null, cache {bytes, block_size} or null, errors {name: fraction}, intervals {name: [low, high]}, held_out_error,
-source, as_of.  Version 1 has neither ceilings nor what is named beside them, and is read still.
+prefix_cache} or null, cache {bytes, block_size} or null, served (profile_work: what a step of its own model takes, and its
+cache) or null, measured {max_context_tokens, max_batch} or null, compute_format (of the ceilings) or null, errors {name:
+fraction}, intervals {name: [low, high]}, held_out_error, source, as_of.  Version 1 has neither ceilings nor what is named beside
+them, and is read still.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,9 +30,11 @@ from inference_bench.facts.names import fold_name
 from inference_bench.facts.source import Source
 from inference_bench.files import open_regular, shown_name, write_whole
 from inference_bench.origin import Origin
+from inference_bench.predict.fitted_cost import MeasuredReach
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.json_text import parse_json
 from inference_bench.simulate.profile_fields import MOST_DEVICES, ProfileCache, ProfileFields
+from inference_bench.simulate.profile_work import OwnWork, read_work, work_values
 from inference_bench.simulate.settings import MOST_REQUEST_S, SchedulerSettings
 from inference_bench.simulate.step_sources import (
     OWN_TIMES_S,
@@ -42,6 +46,7 @@ from inference_bench.simulate.step_sources import (
     Shares,
     step_time_at,
     step_time_of,
+    step_time_of_form,
 )
 from inference_bench.simulate.step_time import StepTime
 from inference_bench.units import format_fraction
@@ -62,8 +67,10 @@ class StepProfile:
 
     Where:  model is the one it was fitted on, over so many devices, in weights_format and cache_format; errors are what was left
             of the fit, as fractions, held_out_error the median of what it did not see; as_of is the date that whoever saved it
-            gave; ceilings are what the shares are of (None: the machine's published peaks); request_s is what a request takes
-            besides its steps; scheduler and cache are those of the server; intervals are of single numbers, by name
+            gave; ceilings are what the shares are of (None: the machine's published peaks), compute_format the one that the
+            compute rate is in; request_s is what a request takes besides its steps; scheduler and cache are those of the server;
+            intervals are of single numbers, by name; served is what a step of the model takes on one device, measured how far
+            the steps reached that it was fitted to
     """
 
     shares: Shares
@@ -84,6 +91,17 @@ class StepProfile:
     cache: ProfileCache | None = None
     intervals: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     held_out_error: float | None = None
+    served: OwnWork | None = None
+    measured: MeasuredReach | None = None
+    compute_format: str | None = None
+
+    def own_step_time(self) -> StepTime | None:
+        """The steps of the very model it was fitted on; None where it does not say what those take."""
+        if self.served is None or self.ceilings is None or self.devices != 1:
+            return None
+        found = step_time_of_form(self.served.form, self.ceilings, self.shares)
+        source = f"the work of {self.model} on {self.machine}, as its profile holds it"
+        return replace(found, origin=Origin.PREDICTED, source=source, notes=(self.note, *found.notes))
 
     def step_time(self, served: ServedModel, machine: HardwareSpec | None = None, devices: int = 1) -> StepTime:
         """A model's own work at these efficiencies: the shares and the fixed times are carried over as they are.
@@ -137,12 +155,13 @@ class StepProfile:
         """
         if self.ceilings is None:
             return hardware(self.machine)
-        formats = weights.linear_format.compute_formats
+        formats, own = weights.linear_format.compute_formats, self.compute_format
+        computed = own if own in formats else next(iter(formats), None)
         return HardwareSpec(
             name=self.machine,
             memory_bytes=None,
             bandwidth_bytes_per_s=self.ceilings.bandwidth_bytes_per_s,
-            peak_flops_per_s={formats[0]: self.ceilings.compute_flops_per_s} if formats else {},
+            peak_flops_per_s={computed: self.ceilings.compute_flops_per_s} if computed else {},
             source=Source(f"ceilings of a profile: {self.source}", self.as_of),
             origin=Origin.MEASURED,
         )
@@ -186,6 +205,9 @@ def profile_values(profile: StepProfile) -> dict[str, Any]:
         "link": None if link is None else {"bytes_per_s": link.bytes_per_s, "latency_s": link.latency_s},
         "scheduler": None if rules is None else _scheduler_values(rules),
         "cache": None if cache is None else {"bytes": cache.num_bytes, "block_size": cache.block_size},
+        "served": None if profile.served is None else work_values(profile.served),
+        "measured": None if profile.measured is None else asdict(profile.measured),
+        "compute_format": profile.compute_format,
         "errors": dict(profile.errors),
         "intervals": {name: list(ends) for name, ends in profile.intervals.items()},
         "held_out_error": profile.held_out_error,
@@ -253,5 +275,8 @@ def _profile(fields: ProfileFields) -> StepProfile:
         scheduler=fields.scheduler(),
         cache=fields.cache(),
         intervals=fields.intervals(),
+        served=read_work(fields),
+        measured=fields.measured(),
+        compute_format=fields.text_or_none("compute_format"),
         held_out_error=fields.number_or_none("held_out_error", _HELD_OUT),
     )

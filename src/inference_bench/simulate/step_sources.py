@@ -22,7 +22,7 @@ from inference_bench.origin import Origin
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.roofline import roof
 from inference_bench.simulate.step_time import StepTime, WindowWork
-from inference_bench.simulate.step_work import work_form
+from inference_bench.simulate.step_work import WorkForm, work_form
 from inference_bench.units import GIGA, KILO, TERA, format_fraction, format_seconds, format_si
 
 if TYPE_CHECKING:
@@ -209,12 +209,28 @@ def step_time_at(
     """
     if devices < 1:
         raise RequestError(f"devices is {devices}; at least 1 is needed")
-    bandwidth, peak = ceilings.bandwidth_bytes_per_s, ceilings.compute_flops_per_s
     form = work_form(rank_of(served, devices))
+    fixed_s, position_s, notes = _sending(served.model, devices, link)
+    found = step_time_of_form(form, ceilings, shares, fixed_s, position_s)
+    return replace(
+        found,
+        origin=Origin.BOUND if shares.is_bound and devices == 1 else Origin.PREDICTED,
+        source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine}",
+        notes=(_said_shares(shares), *notes, *form.notes),
+    )
+
+
+def step_time_of_form(
+    form: WorkForm, ceilings: Ceilings, shares: Shares, fixed_s: float = 0.0, position_s: float = 0.0
+) -> StepTime:
+    """The same for work that was counted before, with what sending takes a step and a position.
+
+    Formula:  as step_time_at
+    """
+    bandwidth, peak = ceilings.bandwidth_bytes_per_s, ceilings.compute_flops_per_s
     reads = shares.bandwidth / (shares.cache or shares.bandwidth)
     pairs = shares.compute / (shares.attention or shares.compute)
     own = form.coefficients
-    fixed_s, position_s, notes = _sending(served.model, devices, link)
     coefficients = replace(
         own,
         read_bytes=own.read_bytes * reads,
@@ -233,9 +249,8 @@ def step_time_at(
     return StepTime(
         coefficients,
         windows,
-        origin=Origin.BOUND if shares.is_bound and devices == 1 else Origin.PREDICTED,
-        source=f"the work of {served.model.name} ({served.weights.format_name}) on {devices} × {machine}",
-        notes=(_said_shares(shares), *notes, *form.notes),
+        origin=Origin.BOUND if shares.is_bound else Origin.PREDICTED,
+        notes=(_said_shares(shares), *form.notes),
     )
 
 

@@ -19,6 +19,7 @@ from inference_bench.verify.calibration_limits import EngineLimits, Mixing
 from inference_bench.verify.plan import Mixture, Plan
 
 LEAST_CONTEXT: Final = 8
+OF_THE_SWEEP: Final = "of the sweep"  # in every note that says what was cut
 _LEAST_CACHED: Final = 64  # engines keep a prompt's beginning in blocks: shorter ones may not be kept
 _LEAST_ROUNDS: Final = 2
 _PROMPT_SHARE: Final = 0.6
@@ -82,12 +83,12 @@ class SweepPlan:
 
 
 def plan_sweep(plan: Plan, limits: EngineLimits, pace: Pace | None = None) -> SweepPlan:
-    """What of a plan this server can do, within its time.
+    """What of a plan this server can do, within its time unless the plan is fixed.
 
     Raises:   MeasurementError where its cache is too small for any of it
     """
     fitting, notes = _fit_to_cache(plan, limits)
-    if pace is not None:
+    if pace is not None and not plan.is_fixed:
         fitting, said = _fit_to_time(fitting, limits, pace)
         notes += said
     points = [*_prompt_points(fitting, limits), *_decode_points(fitting), *_mixed_points(fitting, limits)]
@@ -98,7 +99,7 @@ def _fit_to_cache(plan: Plan, limits: EngineLimits) -> tuple[Plan, list[str]]:
     """No more sequences, and none longer, than the server has room for."""
     notes = []
     if limits.max_batch is not None and limits.max_batch < plan.num_slots:
-        notes.append(f"batches of the sweep end at {limits.max_batch}: the server takes no more sequences at once")
+        notes.append(f"batches {OF_THE_SWEEP} end at {limits.max_batch}: the server takes no more sequences at once")
         batches = tuple(batch for batch in plan.batches if batch <= limits.max_batch)
         mixtures = tuple(mixture for mixture in plan.mixtures if mixture.batch < limits.max_batch)
         plan = replace(plan, batches=batches or (limits.max_batch,), mixtures=mixtures)
@@ -146,7 +147,7 @@ def _cut(plan: Plan, most_context: int, most_prompt: int, held: str) -> tuple[Pl
     )
     context, prompt = max(fitting.contexts), max(fitting.prompts)
     return fitting, [
-        f"contexts of the sweep are cut to {context} tokens and prompts to {prompt}: the server holds {held}"
+        f"contexts {OF_THE_SWEEP} are cut to {context} tokens and prompts to {prompt}: the server holds {held}"
     ]
 
 
@@ -163,7 +164,7 @@ def _fit_to_time(plan: Plan, limits: EngineLimits, pace: Pace) -> tuple[Plan, li
     if fitting is plan:
         return plan, []
     return fitting, [
-        f"prompts of the sweep are cut to {longest} tokens: at {format_seconds(pace.token_s)} a prompt token longer ones "
+        f"prompts {OF_THE_SWEEP} are cut to {longest} tokens: at {format_seconds(pace.token_s)} a prompt token longer ones "
         f"would not fit {plan.budget_s:.0f} s"
     ]
 

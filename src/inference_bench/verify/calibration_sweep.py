@@ -31,8 +31,11 @@ from inference_bench.verify.calibration_order import WavePlan, waves_of_round, w
 from inference_bench.verify.calibration_plan import Pace, SweepPlan, SweepPoint, plan_sweep
 from inference_bench.verify.calibration_points import count_disturbed, find_drift, is_tight, observe, processor_share
 from inference_bench.verify.calibration_waves import Records, Wave, WaveSender
+from inference_bench.verify.count_doubts import count_doubts, why_no_steps
+from inference_bench.verify.disturbances import of_sweep
 from inference_bench.verify.plan import Plan
 
+NOT_ALL_MEASURED: Final = "steps were measured; not"  # in the note that says so
 _FIRST_TEXT: Final = 1000
 _MOST_HOPELESS: Final = 3  # waves one after the other of which no request brought a token
 _NOTED_DRIFT: Final = 0.15
@@ -92,6 +95,15 @@ class Sweep:
         """The step of every point that was measured."""
         found = (observe(point, self.waves.get(point, []), self.plan.limits) for point in self.plan.points)
         return tuple(each for each in found if each is not None)
+
+    def disturbances(self) -> tuple[str, ...]:
+        """Why nobody should judge the engine by its figures; nothing where they can be trusted."""
+        return tuple(of_sweep(_engine_share(self), _drift(self)))
+
+    def count_doubts(self) -> tuple[str, ...]:
+        """What speaks against the server's token counts."""
+        waves = [wave for each in self.waves.values() for wave in each]
+        return count_doubts(waves, self.sender.prompts.fit.tokens_per_word)
 
     def notes(self) -> tuple[str, ...]:
         """What a reader of its figures has to know."""
@@ -198,30 +210,43 @@ def _notes(sweep: Sweep) -> Iterator[str]:
         yield f"the server refused these request fields, so they were left out: {', '.join(sweep.dropped_fields)}"
     plan = sweep.plan
     measured = [point for point in plan.points if observe(point, sweep.waves.get(point, []), plan.limits)]
-    said = f"{len(measured)} of {len(plan.points)} steps were measured" if len(measured) < len(plan.points) else ""
-    if said:
-        yield f"{said}; not: {_kinds([point for point in plan.points if point not in measured])}"
+    if missing := [point for point in plan.points if point not in measured]:
+        yield f"{len(measured)} of {len(plan.points)} {NOT_ALL_MEASURED}: {_kinds(missing)}"
+    decode = [wave for point in missing if point.kind is StepKind.DECODE for wave in sweep.waves.get(point, [])]
+    if (why := why_no_steps(decode)) is not None:
+        yield f"steps of decode are not known: {why}"
     loose = [point for point in measured if point not in sweep.tight]
     if loose:
         yield (
             f"{len(loose)} of {len(measured)} steps are not known to ±{format_fraction(plan.plan.precision)} of their median: the "
-            f"sweep ended after {sweep.num_rounds} rounds"
+            f"sweep ended after {sweep.num_rounds} round{'' if sweep.num_rounds == 1 else 's'}"
         )
     disturbed = sum(map(count_disturbed, sweep.waves.values()))
     if disturbed:
         total = sum(map(len, sweep.waves.values()))
         yield f"in {disturbed} of {total} waves other work held the engine up; they are kept, and medians pass over them"
-    prompts = [wave for point in plan.of_kind(StepKind.PREFILL) for wave in sweep.waves.get(point, [])]
-    share = processor_share(prompts, plan.limits.num_threads)
+    share = _engine_share(sweep)
     if share is not None and share < _NOTED_SHARE:
         yield (
             f"the engine's threads got {format_fraction(share)} of the processor time that they could take: other work ran beside it, "
             "and its times are longer than those of a machine of its own"
         )
-    drift = find_drift(plan.reference, sweep.waves.get(plan.reference, []))
+    drift = _drift(sweep)
     if drift is not None and abs(drift) > _NOTED_DRIFT:
         how = "slowed" if drift > 0 else "quickened"
         yield f"the machine {how} by {format_fraction(abs(drift))} during the sweep ({plan.reference.name}, first third to last)"
+
+
+def _engine_share(sweep: Sweep) -> float | None:
+    """Of the processor time that the engine's threads could take while they read prompts, what they got."""
+    plan = sweep.plan
+    prompts = [wave for point in plan.of_kind(StepKind.PREFILL) for wave in sweep.waves.get(point, [])]
+    return processor_share(prompts, plan.limits.num_threads)
+
+
+def _drift(sweep: Sweep) -> float | None:
+    """How much slower the machine became during the sweep."""
+    return find_drift(sweep.plan.reference, sweep.waves.get(sweep.plan.reference, []))
 
 
 def _kinds(points: Sequence[SweepPoint]) -> str:
@@ -230,5 +255,11 @@ def _kinds(points: Sequence[SweepPoint]) -> str:
 
 
 def first_error(sweep: Sweep) -> str | None:
-    """Why the first request that failed did."""
-    return next((record.error for record in sweep.all_records() if record.error), None)
+    """Why the first request that failed did; where none did, what was odd about the replies."""
+    records = sweep.all_records()
+    if (error := next((record.error for record in records if record.error), None)) is not None:
+        return error
+    empty = sum(not record.chunk_times_s for record in records)
+    if empty:
+        return f"{empty} of {len(records)} replies ended without any content"
+    return why_no_steps(wave for each in sweep.waves.values() for wave in each)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Final
 
 from inference_bench.errors import RequestError
@@ -97,21 +97,39 @@ def predict_capacity(
         raise RequestError(
             f"the objective is {found.text}; runs are held to the p99 of TTFT and of ITL, so give only those"
         )
-    margin, most = min(model.step_error, MOST_MARGIN), chosen.saturation_rate
+    margin, most = min(_known_or_most(model.step_error), MOST_MARGIN), chosen.saturation_rate
     careful = replace(model, step_time=slower(model.step_time, 1 + margin))
     rate = _highest(careful, chosen.workload, found, most)
     if rate is None:
         return PredictedCapacity(found, words, None)
-    if margin:
-        words += (
-            f"; with every step {format_fraction(margin, 2)} longer, as far as the fit is off on steps it has not seen"
-        )
+    words += _margin_words(model.step_error)
     above = ABOVE * max(rate, (_highest(model, chosen.workload, found, most) or 0.0) / _ABOVE_NOMINAL)
     draws = [chosen.redrawn(chosen.workload.seed + 1 + number) for number in range(other_seeds)]
     rates = [rate, *(_highest(careful, draw, found, most) or 0.0 for draw in draws)]
     confidence = 1 - 2.0 ** (1 - len(rates))  # that the median over draws lies between the lowest and the highest
     interval = Interval(min(rates), max(rates), confidence) if draws else None
     return PredictedCapacity(found, words, rate, above, interval)
+
+
+def _known_or_most(step_error: float | None) -> float:
+    return MOST_MARGIN if step_error is None else step_error
+
+
+def _margin_words(step_error: float | None) -> str:
+    """By how much every step is taken to be longer, and whether that is all that the fit is off."""
+    if step_error is None:
+        return (
+            f"; with every step {format_fraction(MOST_MARGIN, 2)} longer: how far the fit is off on steps it has not seen is not "
+            "known"
+        )
+    if not step_error:
+        return ""
+    if step_error <= MOST_MARGIN:
+        return f"; with every step {format_fraction(step_error, 2)} longer, as far as the fit is off on steps it has not seen"
+    return (
+        f"; with every step {format_fraction(MOST_MARGIN, 2)} longer, the most that is allowed for; the fit is off by "
+        f"{format_fraction(step_error, 2)} on steps it has not seen"
+    )
 
 
 def slower(step_time: StepTime, factor: float) -> StepTime:
@@ -169,14 +187,14 @@ def check_capacity(
 ) -> CapacityCheck:
     """Whether the run at the predicted rate keeps the objectives and the one above does not.
 
-    Where:  others are runs at further rates, which only help to say where the objectives are crossed
+    Where:  others are runs at further rates, which help to say where the objectives are crossed; where a lower rate misses them
+            while a higher one keeps them, nothing is decided
     """
     limits = predicted.limits
-    tried = sorted(
-        {row.rate: row for row in (at_rate, above_rate, *others) if row is not None and _is_known(row)}.values(),
-        key=_rate,
-    )
-    kept = [row.rate for row in tried if stretch_of(row, limits) <= 1]
+    sent = sorted({row.rate: row for row in (at_rate, above_rate, *others) if row is not None}.values(), key=_rate)
+    tried = [row for row in sent if _is_known(row)]
+    contradiction = _contradiction(tried, limits)
+    kept = list(takewhile(lambda row: _is_known(row) and stretch_of(row, limits) <= 1, sent))
     is_confirmed = None
     if at_rate is not None and above_rate is not None and _is_known(at_rate) and _is_known(above_rate):
         is_confirmed = stretch_of(at_rate, limits) <= 1 < stretch_of(above_rate, limits)
@@ -188,16 +206,24 @@ def check_capacity(
         interval=predicted.interval,
         at_rate=at_rate,
         above_rate=above_rate,
-        is_confirmed=is_confirmed,
-        measured_rate=max(kept, default=None),
-        crossing_rate=crossing_rate(tried, limits),
+        is_confirmed=None if contradiction else is_confirmed,
+        measured_rate=kept[-1].rate if kept else None,
+        crossing_rate=None if contradiction else crossing_rate(tried, limits),
         reading="",
+        contradiction=contradiction,
     )
     return replace(found, reading=_reading(found, limits))
 
 
 def _rate(row: LoadRow) -> float:
     return row.rate
+
+
+def _contradiction(tried: Sequence[LoadRow], limits: Limits) -> tuple[float, float] | None:
+    """The highest rate that keeps the objectives, and the lowest below it that does not; None where no lower rate misses them."""
+    kept = max((row.rate for row in tried if stretch_of(row, limits) <= 1), default=0.0)
+    missed = next((row.rate for row in tried if row.rate < kept and stretch_of(row, limits) > 1), None)
+    return None if missed is None else (kept, missed)
 
 
 def _is_known(row: LoadRow) -> bool:
@@ -234,6 +260,8 @@ def _reading(found: CapacityCheck, limits: Limits) -> str:
     if found.predicted_rate is None:
         return f"not even {format_fraction(_LEAST_SHARE)} of the rate that the server sustains is predicted to keep {limits.text}"
     predicted = f"{format_number(found.predicted_rate)} requests/s"
+    if found.contradiction is not None:
+        return f"{predicted} are predicted to keep {limits.text}; {found.contradiction_words}"
     if found.at_rate is None or found.above_rate is None or found.is_confirmed is None:
         return f"{predicted} are predicted to keep {limits.text}; no run says whether they do"
     above = format_number(found.above_rate.rate)
@@ -260,4 +288,4 @@ def _over_draws(found: CapacityCheck) -> str:
     if found.interval is None:
         return ""
     low, high = (format_number(rate) for rate in (found.interval.low, found.interval.high))
-    return f"; as many requests drawn otherwise are predicted to keep it up to {low} to {high}"
+    return f"; over several draws of such requests the predicted capacity lies between {low} and {high} requests/s"

@@ -30,14 +30,22 @@ def read_ceilings(budget_s: float, say: Progress, device: ProbeDevice = ProbeDev
 
 
 def read_again(before: ProbeResult, budget_s: float, say: Progress) -> ProbeResult:
-    """Both ceilings read once more; the larger readings are the ceilings, for a ceiling is what a machine can do at its best.
+    """Both ceilings read once more; the larger readings are the ceilings."""
+    return larger_of(before, second_reading(before, budget_s, say))
 
-    Where:  a card is read before alone: the engine holds most of its memory by now
-    """
+
+def second_reading(before: ProbeResult, budget_s: float, say: Progress) -> ProbeResult | None:
+    """Both ceilings read once more; None of a card, which is read before alone: the engine holds most of its memory by now."""
     if before.gpu is not None:
-        return before
+        return None
     say("reading the ceilings again")
-    after = probe_here(ProbeDevice.CPU, max_batch=_SECOND_READING_BATCH, budget_s=budget_s)
+    return probe_here(ProbeDevice.CPU, max_batch=_SECOND_READING_BATCH, budget_s=budget_s)
+
+
+def larger_of(before: ProbeResult, after: ProbeResult | None) -> ProbeResult:
+    """The larger readings are the ceilings, for a ceiling is what a machine can do at its best."""
+    if after is None:
+        return before
     read, product = (
         max(before, after, key=lambda result: result.bandwidth_bytes_per_s),
         max(before, after, key=lambda result: result.peak_flops_per_s),

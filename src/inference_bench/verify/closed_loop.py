@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from inference_bench.stats import Interval
+from inference_bench.units import format_number
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,8 +90,9 @@ class CapacityCheck:
 
     Where:    ttft_s and gap_s are the limits of a p99, None where none is set; is_confirmed: the run at the predicted rate
               keeps the objectives and the one above does not; None where a run failed or the prediction is that none keeps
-              them; measured_rate is the largest rate that is known to keep them; crossing_rate is where a line through the
-              runs crosses the objectives, None where they do not lie on both sides of them
+              them; measured_rate is the largest rate up to which every run that was sent keeps them; crossing_rate is where
+              a line through the runs crosses the objectives, None where they do not lie on both sides of them; contradiction
+              is a rate that keeps them and a lower one that does not, which leaves everything undecided
     Unit:     requests/s, seconds
     """
 
@@ -105,6 +107,15 @@ class CapacityCheck:
     measured_rate: float | None
     reading: str
     crossing_rate: float | None = None
+    contradiction: tuple[float, float] | None = None
+
+    @property
+    def contradiction_words(self) -> str:
+        """That a lower rate misses the objectives while a higher one keeps them; nothing where none does."""
+        if self.contradiction is None:
+            return ""
+        kept, missed = map(format_number, self.contradiction)
+        return f"undecided: {kept}/s kept it while {missed}/s did not, so something disturbed the runs"
 
     @property
     def error(self) -> float | None:

@@ -47,14 +47,15 @@ class EngineRules:
 class ServerModel:
     """All that a load is predicted from: the rules, the time of a step, and what a request takes besides its steps.
 
-    Where:  step_error is how far the step times are off on what they were not fitted to, as a fraction
+    Where:  step_error is how far the step times are off on what they were not fitted to, as a fraction; None where too few
+            steps were kept from the fit to say
     Unit:   seconds
     """
 
     rules: EngineRules
     step_time: StepTime = field(repr=False)
     request_s: float = 0.0
-    step_error: float = 0.0
+    step_error: float | None = 0.0
 
     @property
     def setup(self) -> ServerSetup:

@@ -8,18 +8,18 @@ Read next by: matrix, cli.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from pathlib import Path
+from typing import Final
 
 from inference_bench.compare import batch_lines, read_gap
 from inference_bench.engines.base import RunningServer
 from inference_bench.engines.startup import StartedServer
-from inference_bench.errors import MeasurementError, RequestError, ServerError
+from inference_bench.errors import InferenceBenchError, MeasurementError, RequestError, ServerError, StorageError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
@@ -27,19 +27,20 @@ from inference_bench.measure.gpu_telemetry import GpuWatch
 from inference_bench.measure.here import machine_from_probe
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import LoadOptions, LoadResult
-from inference_bench.measure.machine_identity import identify_machine
-from inference_bench.measure.processor_time import busy_s
 from inference_bench.measure.software import software_versions
-from inference_bench.measure.store import RecordWriter
+from inference_bench.measure.store import RecordWriter, RunFolder, read_records
 from inference_bench.metrics import send_delay_s
 from inference_bench.predict.step_cost import ServedModel
+from inference_bench.records import RequestStatus
 from inference_bench.roofline import roof
 from inference_bench.stats import quantile
 from inference_bench.units import format_fraction
 from inference_bench.verify.calibration_fit import Fitted, fit_sweep
 from inference_bench.verify.calibration_limits import limits_of
 from inference_bench.verify.calibration_sweep import Sweep, SweepOptions, run_sweep
-from inference_bench.verify.ceiling_readings import read_again, read_ceilings
+from inference_bench.verify.ceiling_readings import larger_of, read_ceilings, second_reading
+from inference_bench.verify.cpu_clock import CpuClock
+from inference_bench.verify.disturbances import MUCH_OTHER_WORK, of_ceilings, of_loads
 from inference_bench.verify.engine_rules import EngineRules, rules_of
 from inference_bench.verify.identity import Watch, check_cache, identify_model, manifest_sha256
 from inference_bench.verify.load_check import LoadChecked, Send, check_load, sending, server_model
@@ -57,37 +58,89 @@ from inference_bench.verify.summary import (
 from inference_bench.workload import Workload
 
 PROFILE_FILE: Final = "profile.json"
-_MUCH_OTHER_WORK: Final = 0.05  # of all cores: it lengthens a step on two of them by about as much
 _LONGEST_ANSWER_S: Final = 45.0  # of a request of a load: lengths are chosen for answers of seconds
 
 Progress = Callable[[str], None]
 
 
+class VerifyInterrupted(KeyboardInterrupt):
+    """A person ended the run before its steps were fitted; `run_dir` holds what was measured by then."""
+
+    def __init__(self, run_dir: Path) -> None:
+        super().__init__()
+        self.run_dir = run_dir
+
+
 def verify_server(request: VerifyRequest, progress: Progress | None = None) -> VerifyResult:
     """Measure a server against ceilings, fit what it does, and hold the fit to what it has not seen.
 
+    Where:   what goes wrong once the steps are fitted is the result's trouble: what was measured by then is reported
     Raises:  RequestError for what cannot be verified; ServerError, MeasurementError, DownloadError, StorageError when
-             the world fails. Samples measured by then are in the run folder.
+             the world fails before that, and VerifyInterrupted. Samples measured by then are in the run folder, which the
+             error names
     """
     say = progress or (lambda _text: None)
     started, started_s = datetime.now(UTC), time.monotonic()
     session = prepare(request, say)
     plan, folder = request.plan, session.folder
-    before = read_ceilings(plan.probe_budget_s, say, session.device) if session.is_probed else None
-    floor = measure_client_floor()
-    with session.serve(say) as server, folder.open_writer() as writer:
-        run = _Run(session, server, writer, say, served_by(request, session.model, server))
-        watch = GpuWatch(time.monotonic, folder.path) if before and before.gpu else None
-        with _named_ends(server), watch or nullcontext():
-            run.measure(before)
-        run.notes += () if watch is None else card_notes(watch.result)
-    result = _result(run, floor)
+    with _place_named(folder):
+        before = read_ceilings(plan.probe_budget_s, say, session.device) if session.is_probed else None
+        floor = measure_client_floor()
+        result = _result(_measured(session, before, say), floor)
     return replace(result, started_at=started.isoformat(timespec="seconds"), elapsed_s=time.monotonic() - started_s)
+
+
+def _measured(session: Session, before: ProbeResult | None, say: Progress) -> _Run:
+    """All that was measured, until the end or until something went wrong after the steps were fitted.
+
+    Raises:  what goes wrong before that
+    """
+    run, request = None, session.request
+    try:
+        with session.serve(say) as server, session.folder.open_writer() as writer:
+            run = _Run(session, server, writer, say, served_by(request, session.model, server))
+            watch = GpuWatch(time.monotonic, session.folder.path) if before and before.gpu else None
+            with _named_ends(server), watch or nullcontext():
+                run.measure(before)
+            run.notes += () if watch is None else card_notes(watch.result)
+    except (InferenceBenchError, KeyboardInterrupt) as error:
+        if run is None or not run.is_fitted:
+            raise
+        run.trouble = error
+    return run
+
+
+@contextmanager
+def _place_named(folder: RunFolder) -> Iterator[None]:
+    """An error says where the samples are that were measured before it, if there are any.
+
+    Raises:  the error
+    """
+    try:
+        yield
+    except InferenceBenchError as error:
+        if not _holds_records(folder):
+            raise
+        raise type(error)(f"{error}; what was measured is in {folder.path}") from error
+    except KeyboardInterrupt:
+        if not _holds_records(folder):
+            raise
+        raise VerifyInterrupted(folder.path) from None
+
+
+def _holds_records(folder: RunFolder) -> bool:
+    try:
+        return bool(read_records(folder.path).records)
+    except InferenceBenchError:
+        return False
 
 
 @dataclass(slots=True)
 class _Run:
-    """One verification while its server answers; each part is there once it was measured."""
+    """One verification while its server answers; each part is there once it was measured.
+
+    Where:  is_fitted says that the sweep is over and its steps were fitted; trouble is what went wrong since
+    """
 
     session: Session
     server: RunningServer
@@ -100,6 +153,16 @@ class _Run:
     loads: LoadChecked | None = None
     cpu: CpuShares | None = None
     notes: tuple[str, ...] = ()
+    other_shares: dict[str, float] = field(default_factory=dict)
+    ceilings_moved: tuple[str, ...] = ()
+    is_fitted: bool = False
+    trouble: BaseException | None = None
+
+    @property
+    def disturbances(self) -> tuple[str, ...]:
+        """What speaks against judging the engine by this run, as clauses of one sentence."""
+        of_steps = () if self.sweep is None else self.sweep.disturbances()
+        return (*of_steps, *of_loads(self.other_shares), *self.ceilings_moved)
 
     @property
     def machine(self) -> HardwareSpec:
@@ -114,7 +177,7 @@ class _Run:
     def measure(self, before: ProbeResult | None) -> None:
         """All parts in their order; the model is asked for again before the load and at the end."""
         request, server = self.session.request, self.server
-        target, clock = target_of(request, server), _CpuClock(server)
+        target, clock = target_of(request, server), CpuClock(server)
         self.session.folder.update_meta(
             {"target": target.base_url, "engine": server.identity.name, "model": self.session.model.spec.name}
         )
@@ -123,16 +186,26 @@ class _Run:
             target, request.plan, limits_of(server.identity, server.figures), self._sweep_options(clock)
         )
         watch.check()
-        self.ceilings = read_again(before, request.plan.second_probe_budget_s, self.say) if before else None
+        self._read_ceilings_again(before)
         self.say("fitting the time of a step")
         rules = self._rules()
         self.fitted = fit_sweep(self.sweep.observations(), self.served, self.machine, server.identity, rules)
         self.fitted.save(self.session.folder.path / PROFILE_FILE)
+        self.is_fitted = True
         self._check_load(self.sweep, rules, clock)
-        watch.check()
         self.cpu = clock.shares()
+        if self.trouble is not None:
+            raise self.trouble
+        watch.check()
 
-    def _sweep_options(self, clock: _CpuClock) -> SweepOptions:
+    def _read_ceilings_again(self, before: ProbeResult | None) -> None:
+        if before is None:
+            return
+        after = second_reading(before, self.session.request.plan.second_probe_budget_s, self.say)
+        self.ceilings = larger_of(before, after)
+        self.ceilings_moved = () if after is None else tuple(of_ceilings(before, after))
+
+    def _sweep_options(self, clock: CpuClock) -> SweepOptions:
         request = self.session.request
         salt = "" if request.url is None else self.session.folder.path.name
         return SweepOptions(
@@ -147,7 +220,7 @@ class _Run:
             self.notes += (f"no load was predicted or run: {error}",)
             return None
 
-    def _check_load(self, sweep: Sweep, rules: EngineRules | None, clock: _CpuClock) -> None:
+    def _check_load(self, sweep: Sweep, rules: EngineRules | None, clock: CpuClock) -> None:
         """The loads, predicted from the fit and then sent; what stands in the way of them is noted."""
         request, calibration = self.session.request, self.fitted.calibration
         if not request.runs_load:
@@ -171,7 +244,7 @@ class _Run:
         except RequestError as error:
             self.notes += (f"no load was run: {error}",)
 
-    def _sending(self, sweep: Sweep, clock: _CpuClock) -> Send:
+    def _sending(self, sweep: Sweep, clock: CpuClock) -> Send:
         """A way to send a load to a server at rest: with its slots in the order in which a fresh one gives them out."""
         sender = sweep.sender
         timeouts = replace(sender.timeouts, total_s=min(sender.timeouts.total_s, _LONGEST_ANSWER_S))
@@ -179,11 +252,14 @@ class _Run:
         send = sending(sender.target, options)
 
         def send_from_rest(workload: Workload, group: str) -> LoadResult:
-            sweep.rest()
-            before = clock.now()
-            result = send(workload, group)
+            with self._trouble_kept(group):
+                sweep.rest()
+                before = clock.now()
+                result = send(workload, group)
+            self._note_unanswered(group, result)
             other = clock.other_share(before)
-            if other is not None and other > _MUCH_OTHER_WORK:
+            if other is not None and other > MUCH_OTHER_WORK:
+                self.other_shares[group] = other
                 self.notes += (
                     f"while {group} was sent, other work took {format_fraction(other, 2)} of the processors: what was measured is "
                     "slower than what was predicted for a machine without it",
@@ -192,53 +268,29 @@ class _Run:
 
         return send_from_rest
 
+    @contextmanager
+    def _trouble_kept(self, group: str) -> Iterator[None]:
+        """What ends a load ends that load only, so that those before it are kept; it is said, and raised when they are.
 
-class _CpuReading(NamedTuple):
-    """Clocks at one moment: real time, and the processor time of everybody, of the engine and of the client."""
-
-    wall_s: float
-    busy_s: float | None
-    engine_s: float | None
-    client_s: float
-
-
-class _CpuClock:
-    """The processor time of client and engine from now on."""
-
-    def __init__(self, server: RunningServer) -> None:
-        self._server = server if isinstance(server, StartedServer) else None
-        self._began_s, self._client_s, self._engine_s = time.perf_counter(), time.process_time(), self.engine_cpu_s()
-
-    def engine_cpu_s(self) -> float | None:
-        """What the engine has used by now; None where its process is not ours."""
-        return None if self._server is None else self._server.cpu_s()
-
-    def now(self) -> _CpuReading:
-        """Where all clocks stand."""
-        return _CpuReading(time.perf_counter(), busy_s(), self.engine_cpu_s(), time.process_time())
-
-    def other_share(self, before: _CpuReading) -> float | None:
-        """What others have used of all cores since then; None where the engine or the system does not say.
-
-        Formula:  (busy - engine - client) / (wall time · cores)
+        Raises:  MeasurementError
         """
-        after = self.now()
-        cores = identify_machine().num_usable_cores
-        if cores != os.cpu_count() or None in (before.busy_s, after.busy_s, before.engine_s, after.engine_s):
-            return None  # where only some of the cores are ours, who is busy on those is not known
-        ours_s = (after.engine_s or 0.0) - (before.engine_s or 0.0) + after.client_s - before.client_s
-        others_s = (after.busy_s or 0.0) - (before.busy_s or 0.0) - ours_s
-        return max(0.0, others_s) / ((after.wall_s - before.wall_s) * cores)
+        try:
+            yield
+        except MeasurementError as error:
+            self.notes += (f"{group} failed: {error}",)
+            raise
+        except (ServerError, StorageError, KeyboardInterrupt) as error:
+            self.trouble = error
+            words = _words_of(error)
+            self.notes += (f"{group} failed: {words}",)
+            raise MeasurementError(words) from error
 
-    def shares(self) -> CpuShares:
-        """What both have used since the beginning."""
-        engine_s = self.engine_cpu_s()
-        return CpuShares(
-            wall_s=time.perf_counter() - self._began_s,
-            num_cores=identify_machine().num_usable_cores,
-            client_cpu_s=time.process_time() - self._client_s,
-            engine_cpu_s=None if engine_s is None or self._engine_s is None else engine_s - self._engine_s,
-        )
+    def _note_unanswered(self, group: str, result: LoadResult) -> None:
+        """A load of which no request was answered says why, in the words of the first that was not."""
+        if any(record.status is RequestStatus.COMPLETED for record in result.records):
+            return
+        first = next((record.error for record in result.records if record.error), "no reason was given")
+        self.notes += (f"{group}: none of its {len(result.records)} requests was answered; the first: {first}",)
 
 
 @contextmanager
@@ -302,8 +354,16 @@ def _result(run: _Run, floor: ClientFloor) -> VerifyResult:
         load=run.loads.load if run.loads else None,
         capacity=run.loads.capacity if run.loads else None,
         memory=memory_rows(server.identity, server.figures, session.model.spec),
+        disturbances=run.disturbances,
         profile_path=None if fitted.calibration is None else folder.path / PROFILE_FILE,
+        count_doubts=sweep.count_doubts(),
+        trouble=None if run.trouble is None else _words_of(run.trouble),
+        is_interrupted=isinstance(run.trouble, KeyboardInterrupt),
     )
+
+
+def _words_of(trouble: BaseException) -> str:
+    return "it was interrupted" if isinstance(trouble, KeyboardInterrupt) else str(trouble)
 
 
 def _client(sweep: Sweep, floor: ClientFloor, cpu: CpuShares | None) -> ClientNumbers:

@@ -64,7 +64,7 @@ class LoadChecked:
 
 def server_model(calibration: StepCalibration, rules: EngineRules) -> ServerModel:
     """The server as it was fitted."""
-    return ServerModel(rules, calibration.step_time, calibration.request_s, calibration.held_out_error or 0.0)
+    return ServerModel(rules, calibration.step_time, calibration.request_s, calibration.held_out_error)
 
 
 def sending(target: Target, options: LoadOptions) -> Send:

@@ -143,8 +143,8 @@ def _notes(predicted: PredictedLoad, records: Sequence[RequestRecord]) -> list[s
     said = []
     if predicted.place == PAST_PLACE:
         said.append(
-            "requests come faster than they are answered: the queue grows for as long as the load lasts, so these times say how "
-            "long that was; they compare because the predicted load is the one that was sent"
+            "requests are predicted to come faster than they are answered, so that the queue grows for as long as the load lasts: "
+            "these times then say how long that was; they compare because the predicted load is the one that was sent"
         )
     if not records:
         return said

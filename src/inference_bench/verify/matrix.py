@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,8 @@ from inference_bench.measure.store import RunFolder
 from inference_bench.origin import Origin
 from inference_bench.roofline import Roof, bound, roof
 from inference_bench.units import format_fraction, format_seconds
+from inference_bench.verify.calibration_plan import OF_THE_SWEEP
+from inference_bench.verify.calibration_sweep import NOT_ALL_MEASURED
 from inference_bench.verify.ceiling_readings import read_again, read_ceilings
 from inference_bench.verify.flow import verify_server
 from inference_bench.verify.matrix_axes import AUTO, OWN, Combination, MatrixAxes, shuffled_rounds
@@ -40,7 +42,7 @@ from inference_bench.verify.matrix_result import (
     MatrixResult,
     MatrixRow,
     Outcome,
-    alike_tokens,
+    Step,
 )
 from inference_bench.verify.plan import Plan
 from inference_bench.verify.result import UNSTEADY, VerifyResult
@@ -57,10 +59,11 @@ MATRIX_PLAN: Final = Plan(
     held_mixtures=(),
     output_tokens=16,
     max_rounds=1,
-    budget_s=60.0,  # for a slow machine: a round ends within seconds, and steps that are cut short are not alike
+    budget_s=60.0,  # for a slow machine: a round ends within seconds, and steps that are left out cannot be compared
 )
 _QUICK_ROUNDS, _SLOW_ROUNDS = 2, 1  # of engines that are up within seconds, and of others
 _NOT_REACHED: Final = "no round of it came to its end"
+_TOLD: Final = (UNSTEADY, OF_THE_SWEEP, NOT_ALL_MEASURED)  # of a round's notes, what bears on a comparison
 _FOLDER_DTYPES: Final = {"f32": "float32", "f16": "float16", "bf16": "bfloat16"}
 
 Progress = Callable[[str], None]
@@ -271,7 +274,7 @@ def _refused(error: InferenceBenchError) -> _Tried:
 def _asked(
     request: MatrixRequest, one: _Ready, combination: Combination, machine: HardwareSpec, folder: Path
 ) -> VerifyRequest:
-    """The verification of one combination.
+    """The verification of one combination, of the same steps as that of every other, whatever the pace of each start.
 
     Where:    vLLM and SGLang keep their cache in the weights' own format unless they are told another, so that one is not named
     """
@@ -284,7 +287,7 @@ def _asked(
         cache=None if combination.kv == AUTO or is_own else combination.kv,
         engine=combination.engine,
         num_threads=request.num_threads,
-        plan=request.plan,
+        plan=replace(request.plan, is_fixed=True),
         runs_load=False,
         runs=folder / combination.slug,
         seed=request.seed,
@@ -314,6 +317,8 @@ def _measure(
     tried.results.append(result)
     if keep is not None:
         keep(result)
+    if result.is_interrupted:
+        raise KeyboardInterrupt
 
 
 def _has_results(tried: Iterable[_State]) -> bool:
@@ -353,31 +358,23 @@ def _row(combination: Combination, one: _State, machine: HardwareSpec) -> Matrix
 
 
 def _pooled(results: Sequence[VerifyResult], ceiling: Roof) -> Iterable[MatrixPoint]:
-    """Each step over all rounds, under the ceilings of the whole matrix."""
-    groups: list[list[ComparedPoint]] = []
+    """Each step over all rounds, under the ceilings of the whole matrix.
+
+    Where:    a step's work is that of the first round; texts of other rounds may come out a few tokens longer or shorter
+    """
+    rounds: dict[Step, list[ComparedPoint]] = {}
     for point in (point for result in results for point in result.points):
-        same = next((group for group in groups if _is_same_step(group[0], point)), None)
-        if same is None:
-            groups.append([point])
-        else:
-            same.append(point)
-    for first, *others in groups:
+        of = point.measured
+        rounds.setdefault(Step(of.phase, of.batch, of.nominal_context_tokens), []).append(point)
+    for step, points in rounds.items():
+        first = points[0]
         yield MatrixPoint(
-            phase=first.measured.phase,
-            batch=first.measured.batch,
+            step=step,
             context_tokens=first.measured.context_tokens,
             tokens=first.tokens_per_step,
-            bound=bound(str(first.measured.phase), first.bound.flops, first.bound.num_bytes, ceiling),
-            rounds_s=tuple(point.measured.seconds for point in (first, *others)),
+            bound=bound(str(step.phase), first.bound.flops, first.bound.num_bytes, ceiling),
+            rounds_s=tuple(point.measured.seconds for point in points),
         )
-
-
-def _is_same_step(one: ComparedPoint, other: ComparedPoint) -> bool:
-    """Whether two rounds measured the same step; a slow server is asked for shorter contexts, and prompts have their length."""
-    ours, theirs = one.measured, other.measured
-    if (ours.phase, ours.batch) != (theirs.phase, theirs.batch):
-        return False
-    return alike_tokens(ours.context_tokens, theirs.context_tokens) and one.tokens_per_step == other.tokens_per_step
 
 
 def _odd(tried: _Tried) -> Iterable[str]:
@@ -385,7 +382,7 @@ def _odd(tried: _Tried) -> Iterable[str]:
     if tried.said:
         yield f"a later round gave nothing: {tried.said}"
     for number, result in enumerate(tried.results, start=1):
-        yield from (f"round {number}: {note}" for note in result.notes if note.startswith(UNSTEADY))
+        yield from (f"round {number}: {note}" for note in result.notes if any(word in note for word in _TOLD))
 
 
 def _notes(request: MatrixRequest, ceilings: ProbeResult | None, num_rounds: int) -> tuple[str, ...]:

@@ -8,10 +8,12 @@ Read next by: charts, report.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.compare import Phase
 from inference_bench.facts.hardware import HardwareSpec
@@ -20,7 +22,6 @@ from inference_bench.roofline import Bound, Roof
 from inference_bench.stats import median
 from inference_bench.verify.matrix_axes import Combination, MatrixAxes
 
-ALIKE_TOKENS: Final = 1.25  # steps whose contexts differ by more than this factor are not compared
 ROUNDS_AGREE: Final = 0.25  # as a share of the middle, up to which rounds lie together
 
 
@@ -32,21 +33,42 @@ class Outcome(StrEnum):
     FAILED = "failed"
 
 
+class Step(NamedTuple):
+    """What was asked for: times are compared between combinations, and rounds pooled, where all three are the same.
+
+    Where:    nominal_context_tokens is how long each prompt was to be
+    """
+
+    phase: Phase
+    batch: int
+    nominal_context_tokens: int
+
+
 @dataclass(frozen=True, slots=True)
 class MatrixPoint:
     """One step of a combination, over all of its rounds.
 
     Formula:  seconds is the median over rounds of each round's own figure
-    Where:    rounds_s holds those; tokens is how many come of one step
+    Where:    rounds_s holds those; tokens is how many come of one step; context_tokens is what the server counted: the positions that
+              each sequence attends, or the prompt
     Unit:     seconds
     """
 
-    phase: Phase
-    batch: int
+    step: Step
     context_tokens: int
     tokens: int
     bound: Bound
     rounds_s: tuple[float, ...]
+
+    @property
+    def phase(self) -> Phase:
+        """Whether it decodes or reads a prompt."""
+        return self.step.phase
+
+    @property
+    def batch(self) -> int:
+        """Sequences at once."""
+        return self.step.batch
 
     @property
     def seconds(self) -> float:
@@ -110,8 +132,8 @@ class MatrixRow:
 
     @property
     def decode(self) -> tuple[MatrixPoint, ...]:
-        """Its decode steps, by batch."""
-        return tuple(sorted((p for p in self.points if p.phase is Phase.DECODE), key=lambda point: point.batch))
+        """Its decode steps, by batch and then by context."""
+        return tuple(sorted((p for p in self.points if p.phase is Phase.DECODE), key=lambda point: point.step))
 
     @property
     def alone(self) -> MatrixPoint | None:
@@ -126,35 +148,26 @@ class MatrixRow:
     def prefill(self) -> MatrixPoint | None:
         """The longest prompt."""
         prompts = [point for point in self.points if point.phase is Phase.PREFILL]
-        return max(prompts, key=lambda point: point.context_tokens, default=None)
+        return max(prompts, key=lambda point: point.step.nominal_context_tokens, default=None)
 
     def cache_bytes(self, point: MatrixPoint) -> int | None:
         """What a step moves beside the weights: the cache it reads and writes, and the rows of the input table."""
         return None if self.weight_bytes is None else point.bound.num_bytes - self.weight_bytes
 
-    def at(self, other: MatrixPoint) -> MatrixPoint | None:
-        """Its step of the same kind, batch and about the same context as another's; None where there is none."""
-        same = (point for point in self.points if (point.phase, point.batch) == (other.phase, other.batch))
-        return next((point for point in same if are_alike(point, other)), None)
+    def at(self, other: MatrixPoint | None) -> MatrixPoint | None:
+        """Its own point of the same step as another's; None where it has none."""
+        return None if other is None else next((point for point in self.points if point.step == other.step), None)
 
 
-def are_alike(one: MatrixPoint, other: MatrixPoint) -> bool:
-    """Whether two steps attend about as many positions, so that their times may be compared."""
-    return alike_tokens(one.context_tokens, other.context_tokens)
-
-
-def alike_tokens(one: int, other: int) -> bool:
-    """Whether two contexts are about as long."""
-    low, high = sorted((one, other))
-    return high <= ALIKE_TOKENS * low
+Pick = Callable[[MatrixRow], MatrixPoint | None]
 
 
 def gain(point: MatrixPoint | None, over: MatrixPoint | None) -> Gain | None:
-    """How much faster per token one step is than another; None where either is not there.
+    """How much faster per token one point is than another; None where either is not there, or they are of other contexts.
 
-    Where:    of two batches the contexts are alike; prefill is compared by the token
+    Where:    both are of one step, or of two batches of it
     """
-    if point is None or over is None or not are_alike(point, over):
+    if point is None or over is None or point.step._replace(batch=1) != over.step._replace(batch=1):
         return None
     ours, theirs = point.bound_tokens_per_s, over.bound_tokens_per_s
     promised = ours / theirs if ours is not None and theirs else None
@@ -220,12 +233,21 @@ class MatrixResult:
 
     @property
     def base(self) -> MatrixRow | None:
-        """What all are compared with: of the first engine, the combination whose step of one sequence moves most bytes."""
-        known = [row for row in self.measured if row.alone is not None]
-        engine = next((name for name in self.axes.engine for row in known if row.combination.engine == name), None)
-        first = [row for row in known if row.combination.engine == engine]
-        return max(first, key=_bytes_alone, default=None)
+        """What all are compared with: of the first engine, the combination whose step of one sequence moves most bytes.
 
+        Where:    where a cache was too small for the others' step, one that has the step which most have goes first
+        """
+        known = [(row, point) for row in self.measured if (point := row.alone) is not None]
+        engine = next((name for name in self.axes.engine for row, _ in known if row.combination.engine == name), None)
+        steps = Counter(point.step for _, point in known)
+        first = [
+            (steps[point.step], point.bound.num_bytes, row) for row, point in known if row.combination.engine == engine
+        ]
+        return max(first, key=lambda item: item[:2], default=(0, 0, None))[2]
 
-def _bytes_alone(row: MatrixRow) -> int:
-    return row.alone.bound.num_bytes if row.alone else 0
+    def alike(self, pick: Pick) -> list[tuple[MatrixRow, MatrixPoint]]:
+        """The points that may be ranked: of the combinations that have the same step as the base, that one."""
+        found = [(row, point) for row in self.measured if (point := pick(row)) is not None]
+        base = None if self.base is None else pick(self.base)
+        step = base.step if base is not None else found[0][1].step if found else None
+        return [(row, point) for row, point in found if point.step == step]

@@ -32,7 +32,8 @@ class Plan:
               of a prompt behind each context is read where a cache keeps the beginning. held_* are kept from the fit, where others
               lie on both sides of them. A point is measured until the interval of its median is within `precision` of it, in
               waves_per_round waves a round, in the first round in one; that round may take twice budget_s, and of later ones a wave is
-              sent where it is expected to end within budget_s
+              sent where it is expected to end within budget_s. One that is_fixed is measured at its lengths however slow the
+              server is, so that servers of every pace do the same work; only a cache that is too small shortens it
     Unit:     seconds; precision is a fraction
     """
 
@@ -52,6 +53,7 @@ class Plan:
     load_budget: LoadBudget = field(default_factory=LoadBudget)
     probe_budget_s: float = 12.0
     second_probe_budget_s: float = 5.0
+    is_fixed: bool = False
 
     @property
     def num_slots(self) -> int:

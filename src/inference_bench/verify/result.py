@@ -27,6 +27,7 @@ from inference_bench.roofline import Roof
 from inference_bench.verify.closed_loop import CapacityCheck, LoadCheck, MemoryRow
 
 UNSTEADY: Final = "unsteady run"
+UNSTEADY_RATIO: Final = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,9 @@ class VerifyResult:
     """One verification, whole.
 
     Where:    calibration, gap, load and capacity are None where that part was not run or could not be, and notes say why;
-              profile_path is the saved profile of the calibration
+              profile_path is the saved profile of the calibration; disturbances are clauses of one sentence that says why nobody
+              should judge the engine by this run; count_doubts speak against the server's token counts; trouble is what ended
+              the run after the steps were fitted, and is_interrupted says that a person did
     """
 
     started_at: str
@@ -155,3 +158,18 @@ class VerifyResult:
     capacity: CapacityCheck | None = None
     memory: tuple[MemoryRow, ...] = ()
     profile_path: Path | None = None
+    disturbances: tuple[str, ...] = ()
+    count_doubts: tuple[str, ...] = ()
+    trouble: str | None = None
+    is_interrupted: bool = False
+
+    @property
+    def unsteady_points(self) -> tuple[ComparedPoint, ...]:
+        """The points whose mean lies far from their median."""
+        return tuple(filter(is_unsteady, self.points))
+
+
+def is_unsteady(point: ComparedPoint) -> bool:
+    """Whether the server or the machine was disturbed while a point was measured: its mean is far above its median."""
+    seen = point.measured
+    return seen.mean_s is not None and seen.mean_s > UNSTEADY_RATIO * seen.seconds

@@ -13,7 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.files import write_whole
+from inference_bench.errors import RunFolderError
+from inference_bench.files import shown_name, write_whole
 from inference_bench.measure.store import read_json_object
 from inference_bench.units import MEBI
 
@@ -58,6 +59,22 @@ def read_text(run_dir: Path) -> str | None:
         return path.read_text(encoding="utf-8").rstrip("\n")
     except (OSError, ValueError):
         return None
+
+
+def holds_result(run_dir: Path) -> bool:
+    """Whether something lies where a finished run's JSON does, be it what it may: reading says what is wrong with it.
+
+    Raises:  RunFolderError for a folder that cannot be looked at
+    """
+    path = run_dir / RESULT_FILE
+    try:
+        path.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    except (OSError, ValueError) as error:
+        said = error.strerror if isinstance(error, OSError) else str(error)
+        raise RunFolderError(f"{shown_name(run_dir)} cannot be read as a run folder: {said}") from None
+    return True
 
 
 def read_result(run_dir: Path) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -26,7 +27,7 @@ from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, RunningServer
 from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.engines.llama_cpp import knows_a_card
 from inference_bench.engines.model_files import ModelFiles, hash_model
-from inference_bench.engines.start import ENGINES, EngineSettings, start_engine
+from inference_bench.engines.start import ENGINES, EngineSettings, check_installed, check_start, start_engine
 from inference_bench.engines.vllm import find_vllm, is_cpu_package
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
@@ -178,6 +179,9 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
     ):
         if count is not None and count < 1:
             raise RequestError(f"{count} {what} cannot serve anything; ask for 1 or more")
+    if not 0 < request.timeout_s < inf:
+        raise RequestError(f"no request can be answered within {request.timeout_s:g} s; give it a time above 0")
+    cache_format(request.cache)  # a format that is not known is said before anything is looked at
     return _to_start(request, say) if request.url is None else _to_attach(request, request.url, say)
 
 
@@ -190,6 +194,8 @@ def _to_start(request: VerifyRequest, say: Progress) -> Session:
     if request.engine not in ENGINES:
         raise UnknownNameError(f"no engine {request.engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
     model, path, files = _own_model(request, say)
+    loaded_weights(model, request.weights)
+    check_start(request.engine, path, _settings(request, model))
     return Session(request, model, path, files, RunFolder.create(request.runs, "verify"), None, request.machine)
 
 
@@ -198,6 +204,7 @@ def _to_attach(request: VerifyRequest, url: str, say: Progress) -> Session:
     say(f"asking {url} what it serves")
     attached = attach(url, api_key=request.api_key, hashes_files=True)
     model, path = _served_model(request, attached, is_here)
+    loaded_weights(model, request.weights)
     files = _files_of(attached, path, say)
     machine, notes = request.machine, tuple[str, ...]()
     if machine is None and not is_here:
@@ -222,6 +229,7 @@ def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path
     Where:  an engine that reads no .gguf file serves the folder that it converts to, made once and kept
     """
     if request.model is None:
+        check_installed(request.engine)
         embedded = ensure_embedded_model(progress=say)
         path, name = embedded.path, embedded.name
         if request.engine == LLAMA_CPP:
@@ -233,14 +241,15 @@ def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path
     is_file = path.suffix == ".gguf" and path.is_file()
     if request.engine == LLAMA_CPP and not is_file:
         raise RequestError(f"{request.engine} serves .gguf files; {request.model!r} is not one")
-    if request.engine != LLAMA_CPP and is_file:
-        say(f"converting {path.name} to a folder that {request.engine} serves, once")
-        path = kept_conversion(path, sha256_of_file(path), HUGGING_FACE, "float32", say).path
-    elif request.engine != LLAMA_CPP and not path.is_dir():
+    if request.engine != LLAMA_CPP and not (is_file or path.is_dir()):
         raise RequestError(
             f"{request.engine} serves folders as Transformers writes them, or .gguf files that are converted to one; "
             f"{request.model!r} is neither"
         )
+    check_installed(request.engine)
+    if request.engine != LLAMA_CPP and is_file:
+        say(f"converting {path.name} to a folder that {request.engine} serves, once")
+        path = kept_conversion(path, sha256_of_file(path), HUGGING_FACE, "float32", say).path
     model = load_model(str(path))
     if is_file:
         model = replace(model, spec=replace(model.spec, name=f"{name} as float32"))

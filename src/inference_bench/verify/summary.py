@@ -26,10 +26,9 @@ from inference_bench.units import NOT_AVAILABLE, format_si
 from inference_bench.verify.calibration_plan import SweepPoint
 from inference_bench.verify.calibration_sweep import Sweep, first_error
 from inference_bench.verify.points import Wave, decode_point, prefill_point
-from inference_bench.verify.result import UNSTEADY, CurvePoint, GroupMetrics
+from inference_bench.verify.result import UNSTEADY, UNSTEADY_RATIO, CurvePoint, GroupMetrics, is_unsteady
 
 _CURVE_BATCHES: Final = (1, 2, 3, 4, 6, 8, 12, 16)
-_UNSTEADY_RATIO: Final = 1.25
 
 
 def compared_points(sweep: Sweep, served: ServedModel, ceiling: Roof) -> tuple[ComparedPoint, ...]:
@@ -120,12 +119,12 @@ def unsteady_notes(points: Sequence[ComparedPoint]) -> tuple[str, ...]:
     odd = [
         f"{point.measured.phase} at batch {point.measured.batch}, {point.measured.nominal_context_tokens} tokens"
         for point in points
-        if point.measured.mean_s and point.measured.mean_s > _UNSTEADY_RATIO * point.measured.seconds
+        if is_unsteady(point)
     ]
     if not odd:
         return ()
     return (
-        f"{UNSTEADY}: the mean time is more than {_UNSTEADY_RATIO:g} times the median in {'; '.join(odd)}. What was delivered "
+        f"{UNSTEADY}: the mean time is more than {UNSTEADY_RATIO:g} times the median in {'; '.join(odd)}. What was delivered "
         "there is slower than what an undisturbed step takes, which is what the shares are computed from",
     )
 

@@ -25,8 +25,10 @@ from inference_bench.calibrate.steps.observations import StepKind, StepObservati
 from inference_bench.calibrate.steps.reading import StepReading, cautions
 from inference_bench.errors import RequestError, TooFewSamplesError
 from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.predict.fitted_cost import MeasuredReach
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.profile_fields import ProfileCache
+from inference_bench.simulate.profile_work import own_work
 from inference_bench.simulate.settings import SchedulerSettings
 from inference_bench.simulate.step_profile import StepProfile
 from inference_bench.simulate.step_sources import Ceilings, Shares, ceilings_of, step_time_at
@@ -110,7 +112,13 @@ def _fit_over(runs: Sequence[Run], machine: HardwareSpec, server: Server) -> tup
     numbers, options = parameters_of(choice.fit, fitted), varied(fitted)
     honest = _split(choice.honest, [sum(each.is_held_out for each in own) for own in kept])
     return tuple(
-        _calibration(_Part(own, served, ceiling, errors), server, choice, parameters, options)
+        _calibration(
+            _Part(own, served, ceiling, errors, machine.compute_format(served.weights.linear_format)),
+            server,
+            choice,
+            parameters,
+            options,
+        )
         for (served, _), own, ceiling, errors, parameters in zip(runs, kept, ceilings, honest, numbers, strict=True)
     )
 
@@ -122,6 +130,7 @@ class _Part(NamedTuple):
     served: ServedModel
     ceilings: Ceilings
     honest: tuple[float, ...]
+    compute_format: str | None
 
 
 def _held_back(observations: Sequence[StepObservation]) -> tuple[StepObservation, ...]:
@@ -216,6 +225,16 @@ def _profile(
         ceilings=part.ceilings,
         scheduler=server.scheduler,
         cache=server.cache,
+        served=own_work(part.served, 1 if server.cache is None else server.cache.block_size),
+        measured=_reach(part.observations),
+        compute_format=part.compute_format,
         intervals={each.name: (each.interval.low, each.interval.high) for each in parameters if each.interval},
         held_out_error=median(part.honest) if part.honest else None,
     )
+
+
+def _reach(observations: Sequence[StepObservation]) -> MeasuredReach:
+    """The longest context and the most sequences that a step had."""
+    batches = [batch for each in observations for batch in each.batches]
+    longest = max(part.cached + part.new for batch in batches for part in batch)
+    return MeasuredReach(longest, max(map(len, batches)))

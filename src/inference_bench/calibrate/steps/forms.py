@@ -17,7 +17,7 @@ from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.step_profile import StepProfile
 from inference_bench.simulate.step_sources import Shares
 from inference_bench.simulate.step_time import StepTime
-from inference_bench.stats import Interval
+from inference_bench.stats import Interval, median
 
 
 class StepForm(StrEnum):
@@ -34,7 +34,8 @@ class StepParameter:
     """One fitted number.
 
     Where:    name is that of a field of Shares, or request_s (what a request takes besides its steps); interval is None where
-              the sweep does not tell it from others, and note says so in words; is_assumed says that it was not free at all
+              the sweep does not tell it from others, and note says so in words; is_assumed says that it was not free at all,
+              is_told that the steps move it from what is usual
     Unit:     a fraction of the measured ceiling, or seconds (name ends in _s)
     """
 
@@ -43,6 +44,7 @@ class StepParameter:
     interval: Interval | None
     note: str = ""
     is_assumed: bool = False
+    is_told: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +127,17 @@ class StepCalibration:
         """Of error_by_kind those of kinds of which a step was held out."""
         kinds = {each.observation.kind for each in self.observations if each.observation.is_held_out}
         return {kind: error for kind, error in self.error_by_kind.items() if kind in kinds}
+
+    @property
+    def num_held_out(self) -> int:
+        """How many steps were kept from the fit."""
+        return sum(each.observation.is_held_out for each in self.observations)
+
+    @property
+    def plain_held_out_error(self) -> float | None:
+        """The median |error| of the chosen formula on held-out steps, which helped to choose it; None without any."""
+        errors = [abs(each.error) for each in self.observations if each.observation.is_held_out]
+        return median(errors) if errors else None
 
     def best_of_each_form(self) -> tuple[StepCandidate, ...]:
         """Of each form the formula with the least error on held-out steps, the least first; of the chosen form the chosen one."""

@@ -41,7 +41,7 @@ def _parameters(fit: Fit, draws: Sequence[Sequence[float]], group: int) -> tuple
         shown = value if is_time else 1 / value
         is_found = fit.told[index] and not _is_at_edge(name, shown)
         interval = _interval(value, [draw[index] for draw in draws], is_time) if is_found else None
-        found.append(StepParameter(name, shown, interval, _note(name, shown, fit.told[index])))
+        found.append(StepParameter(name, shown, interval, _note(name, shown, fit.told[index]), is_told=fit.told[index]))
     if _FIXED not in fit.formula.free:
         why = _NOT_TOLD_APART if len(fit.formula.places) == 1 else _NOT_NEEDED
         found.append(StepParameter(_FIXED, 0.0, None, why, is_assumed=True))
