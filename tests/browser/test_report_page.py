@@ -228,13 +228,13 @@ def test_a_mark_of_the_verdict_is_told_apart_by_its_words_and_by_its_colour(
 def test_what_is_folded_on_the_screen_is_printed(open_page: Callable[..., Any]) -> None:
     page = open_page("loop", 720)
     hidden = "() => [...document.querySelectorAll('details table')].map(table => table.checkVisibility({contentVisibilityAuto: true}))"
-    assert page.evaluate("() => document.querySelectorAll('details').length") == 7
+    assert page.evaluate("() => document.querySelectorAll('details').length") == 9
     assert not any(page.evaluate(hidden))
     page.emulate_media(media="print")
     heights = page.evaluate(
         "() => [...document.querySelectorAll('details table')].map(table => table.getBoundingClientRect().height)"
     )
-    assert len(heights) == 7  # one of them of sentences, one with two tables
+    assert len(heights) == 9  # one of them of sentences, one with two tables
     assert min(heights) > 40
 
 
