@@ -5,7 +5,8 @@ Out:  Choice: the chosen fit, every candidate with its errors, and honest errors
 Leaves out: the fits themselves (candidates)
 Read next by: fitting.
 
-The rule: the least mean |error| over the held-out steps leads. It says whether memory and compute add up or overlap. Numbers are
+The rule: the least mean |error| over the held-out steps leads. It says whether memory and compute add up or overlap; where the best
+sum is within a standard error of it with no more numbers, the sum leads, as it promises no overlap that was not seen. Numbers are
 then left out of it while that makes it no worse than chance would: the mean of |errors| less the leader's, step by step, is no
 more than half a standard error of that mean (a difference that one step makes alone is a whole one), or a tenth of the
 leader's; and while the steps that it was fitted to do not speak for the numbers: with fewer of them these are always said worse,
@@ -34,6 +35,7 @@ LEAST_HONEST: Final = 4  # held-out steps from which on all but one of them can 
 _MOST_ERROR: Final = 0.5
 _ALIKE: Final = 0.1  # of the leader's mean error
 _CHANCE: Final = 0.5  # of a standard error
+_TOLD: Final = 1.0  # the same between formulas that add up and such that overlap
 _ALIKE_FITTED: Final = 0.5  # of the leader's mean error on the steps that both were fitted to
 _EXACT: Final = 0.01  # a mean error on those that is good enough, whatever the leader's
 
@@ -82,12 +84,23 @@ def choose(fits: Sequence[Fit], fitted: Sequence[Measured], held_out: Sequence[M
 
 def _best(scored: Sequence[_Scored], kept: Sequence[int]) -> _Scored:
     """The leader with as few numbers as chance allows."""
-    leader = min(scored, key=lambda each: _mean(each.counted(kept)))
+    leader = _leader(scored, kept)
     best = leader.counted(kept)
     allowed = max(_EXACT, (1 + _ALIKE_FITTED) * leader.fitted_error)
     simpler = [each for each in scored if _is_within(each.fit, leader.fit) and each.fitted_error <= allowed]
     alike = [leader, *(each for each in simpler if _is_as_good(each.counted(kept), best))]
     return min(alike, key=lambda each: (len(each.fit.formula.keys), _mean(each.counted(kept))))
+
+
+def _leader(scored: Sequence[_Scored], kept: Sequence[int]) -> _Scored:
+    """The least error; of two that chance may have ordered the one that adds up, if it has no more numbers."""
+    leader = min(scored, key=lambda each: _mean(each.counted(kept)))
+    if leader.fit.formula.form not in MAXIMA:
+        return leader
+    sums = [each for each in scored if each.fit.formula.form not in MAXIMA]
+    rival = min(sums, key=lambda each: _mean(each.counted(kept)), default=leader)
+    has_no_more = len(rival.fit.formula.keys) <= len(leader.fit.formula.keys)
+    return rival if has_no_more and _is_as_good(rival.counted(kept), leader.counted(kept), _TOLD) else leader
 
 
 def _is_within(fit: Fit, leader: Fit) -> bool:
@@ -96,12 +109,12 @@ def _is_within(fit: Fit, leader: Fit) -> bool:
     return (mine.form in MAXIMA) == (its.form in MAXIMA) and set(mine.free) <= set(its.free)
 
 
-def _is_as_good(errors: Sequence[float], best: Sequence[float]) -> bool:
+def _is_as_good(errors: Sequence[float], best: Sequence[float], chance: float = _CHANCE) -> bool:
     """Whether errors are larger than the best ones by no more than chance."""
     more = [mine - its for mine, its in zip(errors, best, strict=True)]
     mean = _mean(more)
     spread = math.sqrt(math.fsum((each - mean) ** 2 for each in more) / max(1, len(more) - 1))
-    return mean <= max(_ALIKE * _mean(best), _CHANCE * spread / math.sqrt(len(more)))
+    return mean <= max(_ALIKE * _mean(best), chance * spread / math.sqrt(len(more)))
 
 
 def _honest(scored: Sequence[_Scored], count: int) -> tuple[float, ...]:
