@@ -7,10 +7,10 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from cli.commands import refused, run_json
 from inference_bench.cli.main import main
 from inference_bench.simulate.presets import llama_cpp_settings
 from inference_bench.simulate.profile_fields import ProfileCache
@@ -42,20 +42,6 @@ def saved(tmp_path: Path) -> str:
     path = tmp_path / "here.json"
     save_profile(PROFILE, path)
     return str(path)
-
-
-def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == code
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main([*arguments]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    return shown.err
 
 
 def test_a_server_is_simulated_by_the_profile_alone(capsys: pytest.CaptureFixture[str], saved: str) -> None:

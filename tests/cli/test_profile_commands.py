@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from calibrate.steps.sweeps import TWO_THREADS_DECODE, TWO_THREADS_PREFILL, cpu, decode, prefill, smol
+from cli.commands import refused, run_json
 from inference_bench.calibrate.steps.fitting import fit_steps
 from inference_bench.cli.machine import machine_named
-from inference_bench.cli.main import main
 from inference_bench.predict.fitted_cost import MeasuredReach
 from inference_bench.simulate.presets import llama_cpp_settings
 from inference_bench.simulate.profile_fields import ProfileCache
@@ -48,20 +48,6 @@ def saved(tmp_path: Path) -> str:
     path = tmp_path / "profile.json"
     save_profile(a_profile(), path)
     return str(path)
-
-
-def run_json(capsys: pytest.CaptureFixture[str], *arguments: str, code: int = 0) -> dict[str, Any]:
-    assert main([*arguments, "--json"]) == code
-    found = json.loads(capsys.readouterr().out)
-    assert isinstance(found, dict)
-    return found
-
-
-def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert main([*arguments]) == 2
-    shown = capsys.readouterr()
-    assert (shown.out, shown.err.count("\n")) == ("", 1)
-    return shown.err
 
 
 def test_the_fitted_server_is_simulated_at_several_rates(capsys: pytest.CaptureFixture[str], saved: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, start_llama_cpp
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
 from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, StorageError, UnknownNameError
 
 CONFIG = HostConfig("model.gguf", "model", context_tokens_total=512, num_slots=1, num_threads=1)
@@ -47,9 +47,7 @@ def test_a_missing_engine_is_named_with_the_command_that_installs_it(
 @pytest.mark.parametrize("name", ["absent.gguf", "."])
 def test_a_model_that_is_not_a_file_is_refused_before_anything_is_started(tmp_path: Path, name: str) -> None:
     with pytest.raises(ServerStartError, match="there is no model file at"):
-        start_llama_cpp(
-            tmp_path / name, context_tokens_total=512, num_slots=1, num_threads=1, log_path=tmp_path / "log"
-        )
+        LlamaCppServer.start(replace(CONFIG, model_path=str(tmp_path / name)), log_path=tmp_path / "log")
     assert not (tmp_path / "log").exists()
 
 

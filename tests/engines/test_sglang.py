@@ -11,6 +11,7 @@ import pytest
 
 from engines.fake_server import FakeServer
 from inference_bench.engines.attach import attach
+from inference_bench.engines.folder_server import Launch
 from inference_bench.engines.sglang import SglangConfig, SglangServer, find_sglang, sglang_command
 from inference_bench.errors import MissingExtraError, RequestError, ServerStartError
 
@@ -54,6 +55,7 @@ SERVER_INFO: dict[str, Any] = {
     "version": "0.5.9",
 }
 MODEL_INFO = {"model_path": "qwen/qwen2.5-0.5b-instruct", "is_generation": True, "weight_version": "default"}
+PATIENCE_S = 120.0
 MODELS = {"data": [{"id": "qwen/qwen2.5-0.5b-instruct", "owned_by": "sglang", "max_model_len": 32768}]}
 
 
@@ -181,7 +183,7 @@ def test_what_cannot_be_is_refused_before_anything_is_started(tmp_path: Path) ->
         (SglangConfig(str(tmp_path), "m"), ServerStartError, "is no folder with a model"),
     ):
         with pytest.raises(error, match=message):
-            SglangServer.start(config, tmp_path, log_path=tmp_path / "log")
+            SglangServer.start(config, tmp_path, Launch(tmp_path / "log", PATIENCE_S))
     assert not (tmp_path / "log").exists()
 
 
@@ -206,5 +208,5 @@ def test_a_start_that_fails_is_told_in_the_engines_own_words(tmp_path: Path) -> 
     with pytest.raises(
         ServerStartError, match=r"RuntimeError: Not enough memory.*another share of the memory"
     ) as caught:
-        SglangServer.start(SglangConfig(str(tmp_path), "m"), tmp_path / "venv", log_path=tmp_path / "log")
+        SglangServer.start(SglangConfig(str(tmp_path), "m"), tmp_path / "venv", Launch(tmp_path / "log", PATIENCE_S))
     assert "\n" not in str(caught.value)

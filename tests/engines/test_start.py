@@ -95,7 +95,7 @@ def test_one_set_of_settings_becomes_each_engines_own(configs: list[Any]) -> Non
     for engine in ("vllm", "sglang"):
         start_engine(engine, Path("/models/m"), settings, log_path=LOG)
     vllm, sglang = configs
-    assert (vllm.max_model_len, sglang.context_tokens) == (2048, 2048)
+    assert (vllm.context_tokens, sglang.context_tokens) == (2048, 2048)
     for config in configs:
         assert (config.max_running, config.cache_dtype, config.block_tokens) == (8, "fp8", 32)
         assert (config.memory_fraction, config.token_budget, config.prefix_cache) == (0.5, 512, False)

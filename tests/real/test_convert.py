@@ -16,7 +16,7 @@ from inference_bench.convert.cached import KeptModel, kept_conversion
 from inference_bench.convert.flow import ConversionRequest, convert_model
 from inference_bench.engines.answers import ask_server
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
-from inference_bench.engines.llama_cpp import LlamaCppServer, start_llama_cpp
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
 from inference_bench.measure.target import Target
 
 pytestmark = pytest.mark.real_engine
@@ -82,16 +82,11 @@ def folder(model: EmbeddedModel) -> KeptModel:
 def server(model: EmbeddedModel, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppServer]:
     """The engine on the model in single precision, with a cache in single precision."""
     kept = kept_conversion(model.path, model.sha256, "f32")
-    with start_llama_cpp(
-        kept.path,
-        context_tokens_total=512,
-        num_slots=1,
-        num_threads=os.cpu_count() or 1,
-        log_path=tmp_path_factory.mktemp("converted") / "engine.log",
-        cache_type_k="f32",
-        cache_type_v="f32",
-        model_sha256=kept.sha256,
-    ) as running:
+    config = HostConfig(
+        str(kept.path), kept.path.stem, 512, 1, os.cpu_count() or 1, cache_type_k="f32", cache_type_v="f32"
+    )
+    log_path = tmp_path_factory.mktemp("converted") / "engine.log"
+    with LlamaCppServer.start(config, log_path=log_path, model_sha256=kept.sha256) as running:
         assert running.figures.model_bytes == kept.tensor_bytes == 538_060_032
         yield running
 

@@ -22,7 +22,7 @@ import pytest
 from inference_bench.engines.answers import ask_server
 from inference_bench.engines.attach import attach
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
-from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, start_llama_cpp
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
 from inference_bench.errors import ServerError, ServerStartError
 from inference_bench.measure.target import Target
 
@@ -49,8 +49,11 @@ def server(model: EmbeddedModel, log_path: Path) -> Iterator[LlamaCppServer]:
 
 
 def start(model: EmbeddedModel, log_path: Path, **changes: Any) -> LlamaCppServer:
-    settings = {"context_tokens_total": 4096, "num_slots": 4, "num_threads": 1, "model_sha256": model.sha256, **changes}
-    return start_llama_cpp(model.path, log_path=log_path, startup_timeout_s=STARTUP_TIMEOUT_S, **settings)
+    settings = {"context_tokens_total": 4096, "num_slots": 4, "num_threads": 1, **changes}
+    config = HostConfig(str(model.path), model.path.stem, **settings)
+    return LlamaCppServer.start(
+        config, log_path=log_path, startup_timeout_s=STARTUP_TIMEOUT_S, model_sha256=model.sha256
+    )
 
 
 def complete(server: LlamaCppServer, **request: Any) -> Any:
@@ -192,13 +195,14 @@ import os, sys, time
 from pathlib import Path
 from inference_bench.engines import llama_cpp
 
-start = dict(context_tokens_total=512, num_slots=1, num_threads=1, log_path=Path(sys.argv[2]), model_sha256="known")
+log_path = Path(sys.argv[2])
 def tell_and_wait(server):
     print(server.pid, flush=True)
     time.sleep(600)
 """
 INSIDE_THE_BLOCK = """
-with llama_cpp.start_llama_cpp(Path(sys.argv[1]), **start) as server:
+config = llama_cpp.HostConfig(sys.argv[1], "m", context_tokens_total=512, num_slots=1, num_threads=1)
+with llama_cpp.LlamaCppServer.start(config, log_path=log_path, model_sha256="known") as server:
     tell_and_wait(server)
 """
 STUCK_INSIDE_THE_ENGINE = """
@@ -206,8 +210,8 @@ model = sys.argv[2] + ".pipe"
 os.mkfifo(model)  # reading it waits for ever, in the engine's own code
 config = llama_cpp.HostConfig(model, "m", context_tokens_total=512, num_slots=1, num_threads=1)
 command, env = llama_cpp._command(config), llama_cpp._environment()
-server = llama_cpp.ServerProcess(command, log_path=start["log_path"], env=env)
-while b"loading model" not in start["log_path"].read_bytes():
+server = llama_cpp.ServerProcess(command, log_path=log_path, env=env)
+while b"loading model" not in log_path.read_bytes():
     time.sleep(0.02)
 tell_and_wait(server)
 """
@@ -253,7 +257,7 @@ def broken_models(folder: Path, whole: Path) -> dict[str, Path]:
 def test_a_file_that_is_no_whole_model_is_said_in_one_line(model: EmbeddedModel, tmp_path: Path, name: str) -> None:
     path = broken_models(tmp_path, model.path)[name]
     with pytest.raises(ServerStartError, match="not a whole GGUF model") as caught:
-        start_llama_cpp(path, context_tokens_total=512, num_slots=1, num_threads=1, log_path=tmp_path / "log")
+        LlamaCppServer.start(HostConfig(str(path), "m", 512, 1, 1), log_path=tmp_path / "log")
     assert "\n" not in str(caught.value)
 
 
@@ -273,14 +277,7 @@ def test_a_context_larger_than_the_memory_is_refused_at_once(model: EmbeddedMode
 
 
 def test_a_server_that_is_not_ready_in_time_is_ended_and_said_in_one_line(model: EmbeddedModel, tmp_path: Path) -> None:
+    config = HostConfig(str(model.path), "m", 512, 1, 1)
     with pytest.raises(ServerStartError, match="in time") as caught:
-        start_llama_cpp(
-            model.path,
-            context_tokens_total=512,
-            num_slots=1,
-            num_threads=1,
-            log_path=tmp_path / "log",
-            startup_timeout_s=0.01,
-            model_sha256=model.sha256,
-        )
+        LlamaCppServer.start(config, log_path=tmp_path / "log", startup_timeout_s=0.01, model_sha256=model.sha256)
     assert "\n" not in str(caught.value)

@@ -16,7 +16,7 @@ import pytest
 
 from inference_bench.cli.main import main
 from inference_bench.engines.embedded_model import ensure_embedded_model
-from inference_bench.engines.llama_cpp import LlamaCppServer, start_llama_cpp
+from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
 from inference_bench.measure.store import read_records
 from inference_bench.records import RequestStatus, Stage
 from inference_bench.simulate.step_profile import load_profile
@@ -39,7 +39,8 @@ def run_verify(capsys: pytest.CaptureFixture[str], folder: Path, *arguments: str
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppServer]:
     log = tmp_path_factory.mktemp("server") / "engine.log"
     model = ensure_embedded_model()
-    with start_llama_cpp(model.path, context_tokens_total=2048, num_slots=4, num_threads=1, log_path=log) as running:
+    config = HostConfig(str(model.path), model.path.stem, context_tokens_total=2048, num_slots=4, num_threads=1)
+    with LlamaCppServer.start(config, log_path=log, model_sha256=model.sha256) as running:
         yield running
 
 

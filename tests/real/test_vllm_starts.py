@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from engines.test_process import wait_until_gone
+from inference_bench.engines.folder_server import Launch
 from inference_bench.engines.ports import choose_port
-from inference_bench.engines.vllm import find_vllm, start_vllm
+from inference_bench.engines.vllm import STARTUP_TIMEOUT_S, VllmConfig, VllmServer, find_vllm
 from inference_bench.errors import ServerStartError
 from inference_bench.facts.load import load_model
 from inference_bench.verify.memory_table import VLLM_CASES, memory_table
@@ -31,7 +32,7 @@ from pathlib import Path
 from inference_bench.engines import keeper
 from inference_bench.engines.vllm import VllmConfig, VllmServer, find_vllm, vllm_command, vllm_environment
 from inference_bench.engines.process import ServerProcess
-config = VllmConfig(sys.argv[1], "m", max_model_len=512, cache_bytes=1 << 28, eager=True)
+config = VllmConfig(sys.argv[1], "m", context_tokens=512, cache_bytes=1 << 28, eager=True)
 process = ServerProcess.keep(vllm_command(config, find_vllm(), int(sys.argv[3])), log_path=Path(sys.argv[2]), env=vllm_environment(config))
 while len(pids := keeper.descendants(process.pid)) < 3:
     time.sleep(0.1)
@@ -64,8 +65,9 @@ def test_no_process_of_it_outlives_the_program_that_started_it(
 def test_what_it_refuses_is_said_in_its_own_words_and_one_line(
     folder: Path, tmp_path: Path, flags: dict[str, bool], context_tokens: int, words: str
 ) -> None:
+    config = VllmConfig(str(folder), "m", context_tokens=context_tokens, extra_flags=flags)
     with pytest.raises(ServerStartError, match=words) as caught:
-        start_vllm(folder, find_vllm(), max_model_len=context_tokens, extra_flags=flags, log_path=tmp_path / "log")
+        VllmServer.start(config, find_vllm(), Launch(tmp_path / "log", STARTUP_TIMEOUT_S))
     assert "\n" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ from inference_bench.facts.load import known_model
 from inference_bench.facts.models import ModelSpec
 from inference_bench.verify import memory_table as table_module
 from inference_bench.verify.closed_loop import MemoryRow
-from inference_bench.verify.memory import memory_rows
+from inference_bench.verify.memory import check_cache, memory_rows
 from inference_bench.verify.memory_table import LLAMA_CPP_CASES, VLLM_CASES, MemoryCase, MemoryTable, memory_table
 
 LOGS = Path(__file__).parents[1] / "engines"
@@ -62,6 +62,26 @@ def test_the_count_is_made_from_what_was_asked_for_and_not_from_what_the_engine_
     assert [row.difference for row in wrong] == [-1024 * 23_040, -1024, -256]
     other = memory_rows(*llama_cpp("f16_4100_tokens_4_slots", cache_type_k="q8_0", cache_type_v="f16"), model)
     assert [row.agrees for row in other] == [False, True, True]
+
+
+def test_all_buffers_together_agree_where_each_does_and_a_wrong_setting_is_noticed(model: ModelSpec) -> None:
+    check = check_cache(*llama_cpp("f16_4100_tokens_4_slots", context_tokens_total=4100), model)
+    assert check is not None
+    assert (check.agrees, check.predicted_bytes, check.predicted_cells) == (True, 5120 * 23_040, 5120)
+    assert (check.printed, check.logical_bytes) == ("112.50 MiB", 4100 * 23_040)
+    other = check_cache(*llama_cpp("f16_4100_tokens_4_slots", context_tokens_total=4096), model)
+    assert other is not None
+    assert not other.agrees
+
+
+def test_a_buffer_that_was_counted_and_is_not_printed_is_noticed(model: ModelSpec) -> None:
+    identity, figures = llama_cpp("f16_4096_tokens_4_slots")
+    (buffer,) = figures.kv_buffers
+    moved = replace(figures, kv_buffers=(replace(buffer, kind=KVCacheKind.INDEX),))
+    check = check_cache(identity, moved, model)
+    assert check is not None
+    assert not check.agrees
+    assert check_cache(identity, replace(figures, kv_buffers=()), model) is None
 
 
 def test_a_row_names_its_setting_and_its_rule(model: ModelSpec) -> None:

@@ -38,7 +38,6 @@ __all__ = [
     "HostConfig",
     "LlamaCppServer",
     "parse_llama_cpp_log",
-    "start_llama_cpp",
 ]
 
 KV_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
@@ -66,43 +65,6 @@ _ADVICE: Final = (
 _WORDS: Final = EngineWords("llama.cpp", find_failure, _ADVICE)
 
 
-def start_llama_cpp(
-    model_path: Path,
-    *,
-    context_tokens_total: int | None,
-    num_slots: int,
-    num_threads: int,
-    log_path: Path,
-    cache_type_k: str = "f16",
-    cache_type_v: str = "f16",
-    startup_timeout_s: float = _STARTUP_TIMEOUT_S,
-    progress: Progress | None = None,
-    model_sha256: str | None = None,
-) -> LlamaCppServer:
-    """A llama.cpp server on this machine that has answered with one token; `LlamaCppServer.start` has more settings.
-
-    Where:    `context_tokens_total` is shared out over `num_slots`, or None for the length the model was trained for;
-              `model_sha256` spares reading the file if it is known
-    Raises:   ServerStartError; MissingExtraError; RequestError for a setting that cannot be; StorageError for the log
-    """
-    config = HostConfig(
-        model_path=str(model_path),
-        model_name=model_path.stem,
-        context_tokens_total=context_tokens_total,
-        num_slots=num_slots,
-        num_threads=num_threads,
-        cache_type_k=cache_type_k,
-        cache_type_v=cache_type_v,
-    )
-    return LlamaCppServer.start(
-        config,
-        log_path=log_path,
-        startup_timeout_s=startup_timeout_s,
-        progress=progress,
-        model_sha256=model_sha256,
-    )
-
-
 class LlamaCppServer(StartedServer):
     """A llama.cpp server that this program started and will stop."""
 
@@ -118,7 +80,9 @@ class LlamaCppServer(StartedServer):
     ) -> LlamaCppServer:
         """Start the process, wait until the model answers, and read what it says about itself.
 
-        Raises:   as `start_llama_cpp`; on any error, Ctrl-C included, the process is ended first
+        Where:    `model_sha256` spares reading the file if it is known
+        Raises:   ServerStartError; MissingExtraError; RequestError for a setting that cannot be; StorageError for the log; on
+                  any error, Ctrl-C included, the process is ended first
         """
         check_llama_cpp(config)
         digest = model_sha256 or sha256_of_file(Path(config.model_path))

@@ -12,29 +12,26 @@ what it answers is tested on transcripts made by hand from that source and its d
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
-from inference_bench.engines.attach import read_report
-from inference_bench.engines.base import EngineIdentity, FlagValue, Progress
-from inference_bench.engines.command_line import as_options, check_counts, check_flags, check_fraction
+from inference_bench.engines.base import EngineIdentity, FlagValue
+from inference_bench.engines.command_line import as_options
 from inference_bench.engines.environments import engine_environment, find_environment, python_of
-from inference_bench.engines.model_files import ModelFiles, hash_model
-from inference_bench.engines.ports import LOOPBACK, choose_port
-from inference_bench.engines.process import ServerProcess
-from inference_bench.engines.startup import EngineWords, StartedServer, Startup
+from inference_bench.engines.folder_server import FolderConfig, Launch, answering
+from inference_bench.engines.model_files import ModelFiles
+from inference_bench.engines.ports import LOOPBACK
+from inference_bench.engines.startup import EngineWords, StartedServer
 from inference_bench.engines.vllm_log import find_python_failure
-from inference_bench.errors import MissingExtraError, ServerStartError
-from inference_bench.measure.target import Target
+from inference_bench.errors import MissingExtraError
 
+STARTUP_TIMEOUT_S: Final = 900.0
 VENV_VARIABLE: Final = "INFERENCE_BENCH_SGLANG"
 DEFAULT_VENV: Final = ".venv-sglang"
 
-_STARTUP_TIMEOUT_S: Final = 900.0
-_ASK_S: Final = 10.0
 _OWN_FLAGS: Final = frozenset(("host", "port", "served-model-name", "model-path", "api-key", "admin-api-key"))
 _ADVICE: Final = (
     (
@@ -48,25 +45,14 @@ _WORDS: Final = EngineWords("sglang", find_python_failure, _ADVICE)
 
 
 @dataclass(frozen=True, slots=True)
-class SglangConfig:
+class SglangConfig(FolderConfig):
     """How one SGLang server is set up; None leaves a setting to SGLang.
 
     Where:    `kv_tokens` is its max_total_tokens, `memory_fraction` its mem_fraction_static, `block_tokens` its page size,
-              `token_budget` its chunked_prefill_size; `extra_flags` are its own, by name without dashes
+              `token_budget` its chunked_prefill_size
     """
 
-    folder: str
-    model_name: str
-    context_tokens: int | None = None
-    dtype: str | None = None
-    block_tokens: int | None = None
     kv_tokens: int | None = None
-    cache_dtype: str | None = None
-    memory_fraction: float | None = None
-    max_running: int | None = None
-    token_budget: int | None = None
-    prefix_cache: bool | None = None
-    extra_flags: Mapping[str, FlagValue] = field(default_factory=dict)
 
     def options(self) -> Iterator[tuple[str, FlagValue]]:
         """Its settings under SGLang's own names."""
@@ -86,41 +72,16 @@ class SglangServer(StartedServer):
     """An SGLang server that this program started and will stop, with all its processes."""
 
     @classmethod
-    def start(
-        cls,
-        config: SglangConfig,
-        venv: Path,
-        *,
-        log_path: Path,
-        port: int | None = None,
-        startup_timeout_s: float = _STARTUP_TIMEOUT_S,
-        progress: Progress | None = None,
-        model_files: ModelFiles | None = None,
-    ) -> SglangServer:
+    def start(cls, config: SglangConfig, venv: Path, launch: Launch) -> SglangServer:
         """Start the processes, wait until the model answers, and read what it says about itself.
 
-        Raises:   ServerStartError; RequestError for a setting that cannot be; StorageError for the log; on any error,
-                  Ctrl-C included, the processes are ended first
+        Raises:   ServerStartError; RequestError for a setting that cannot be; StorageError for the log
         """
         check_sglang(config)
-        files = model_files or hash_model(Path(config.folder), progress)
-        if files is None:
-            raise ServerStartError(
-                f"{config.folder} is no folder with a model; it needs config.json and .safetensors files"
-            )
-        chosen = choose_port(port)
-        process = ServerProcess.keep(sglang_command(config, venv, chosen), log_path=log_path, env=engine_environment())
-        try:
-            deadline_s = time.monotonic() + startup_timeout_s
-            startup = Startup(_WORDS, config.folder, process, log_path, deadline_s, progress)
-            startup.say(f"SGLang loads {config.model_name}")
-            base_url = f"http://{LOOPBACK}:{chosen}"
-            startup.wait_answer(base_url, config.model_name)
-            report = read_report(Target(base_url), _ASK_S)
-            return cls(process, base_url, _started_identity(config, files, report.identity), report.figures)
-        except BaseException:
-            process.stop()
-            raise
+        command = partial(sglang_command, config, venv)
+        said = f"SGLang loads {config.model_name}"
+        with answering(config, launch, _WORDS, said, command, engine_environment()) as (process, url, files, report, _):
+            return cls(process, url, _started_identity(config, files, report.identity), report.figures)
 
 
 def find_sglang(venv: Path | None = None) -> Path:
@@ -143,16 +104,7 @@ def check_sglang(config: SglangConfig) -> None:
 
     Raises:   RequestError
     """
-    counts = {
-        "context_tokens": config.context_tokens,
-        "block_tokens": config.block_tokens,
-        "kv_tokens": config.kv_tokens,
-        "max_running": config.max_running,
-        "token_budget": config.token_budget,
-    }
-    check_counts("SGLang", counts)
-    check_fraction(config.memory_fraction)
-    check_flags("SGLang", config.extra_flags, _OWN_FLAGS)
+    config.check("SGLang", _OWN_FLAGS, {"kv_tokens": config.kv_tokens})
 
 
 def sglang_command(config: SglangConfig, venv: Path, port: int) -> list[str]:

@@ -15,10 +15,13 @@ from types import MappingProxyType
 from typing import Any, Final
 
 from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, FlagValue, Progress
+from inference_bench.engines.folder_server import Launch
 from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer, check_llama_cpp
 from inference_bench.engines.model_files import ModelFiles
+from inference_bench.engines.sglang import STARTUP_TIMEOUT_S as SGLANG_STARTUP_S
 from inference_bench.engines.sglang import SglangConfig, SglangServer, check_sglang, find_sglang
 from inference_bench.engines.startup import StartedServer
+from inference_bench.engines.vllm import STARTUP_TIMEOUT_S as VLLM_STARTUP_S
 from inference_bench.engines.vllm import VllmConfig, VllmServer, check_vllm, find_vllm
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.measure.machine_identity import identify_machine
@@ -191,60 +194,44 @@ def _llama_cpp_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
     return dict(flags)
 
 
+def _launch(settings: EngineSettings, start: _Start, timeout_s: float) -> Launch:
+    return Launch(start.log_path, timeout_s, settings.port, start.progress, start.model_files)
+
+
+def _folder_values(name: str, settings: EngineSettings, model_path: Path) -> dict[str, Any]:
+    """The settings of a FolderConfig, by the names it has for them."""
+    return {
+        "folder": str(model_path),
+        "model_name": model_path.name,
+        "context_tokens": settings.context_tokens,
+        "dtype": settings.dtype,
+        "block_tokens": settings.block_tokens,
+        "cache_dtype": _one_cache_type(name, settings),
+        "memory_fraction": settings.memory_fraction,
+        "max_running": settings.num_slots,
+        "token_budget": settings.token_budget,
+        "prefix_cache": settings.prefix_cache,
+        "extra_flags": settings.flags,
+    }
+
+
 def _start_vllm(settings: EngineSettings, start: _Start) -> StartedServer:
-    return VllmServer.start(
-        _vllm_config(settings, start.model_path),
-        find_vllm(settings.venv),
-        log_path=start.log_path,
-        port=settings.port,
-        progress=start.progress,
-        model_files=start.model_files,
-    )
+    config = _vllm_config(settings, start.model_path)
+    return VllmServer.start(config, find_vllm(settings.venv), _launch(settings, start, VLLM_STARTUP_S))
 
 
 def _vllm_config(settings: EngineSettings, model_path: Path) -> VllmConfig:
-    return VllmConfig(
-        folder=str(model_path),
-        model_name=model_path.name,
-        max_model_len=settings.context_tokens,
-        dtype=settings.dtype,
-        block_tokens=settings.block_tokens,
-        cache_bytes=settings.cache_bytes,
-        cache_dtype=_one_cache_type("vllm", settings),
-        memory_fraction=settings.memory_fraction,
-        max_running=settings.num_slots,
-        token_budget=settings.token_budget,
-        prefix_cache=settings.prefix_cache,
-        num_threads=settings.num_threads,
-        extra_flags=settings.flags,
-    )
+    shared = _folder_values(VLLM, settings, model_path)
+    return VllmConfig(**shared, cache_bytes=settings.cache_bytes, num_threads=settings.num_threads)
 
 
 def _start_sglang(settings: EngineSettings, start: _Start) -> StartedServer:
-    return SglangServer.start(
-        _sglang_config(settings, start.model_path),
-        find_sglang(settings.venv),
-        log_path=start.log_path,
-        port=settings.port,
-        progress=start.progress,
-        model_files=start.model_files,
-    )
+    config = _sglang_config(settings, start.model_path)
+    return SglangServer.start(config, find_sglang(settings.venv), _launch(settings, start, SGLANG_STARTUP_S))
 
 
 def _sglang_config(settings: EngineSettings, model_path: Path) -> SglangConfig:
-    return SglangConfig(
-        folder=str(model_path),
-        model_name=model_path.name,
-        context_tokens=settings.context_tokens,
-        dtype=settings.dtype,
-        block_tokens=settings.block_tokens,
-        cache_dtype=_one_cache_type("sglang", settings),
-        memory_fraction=settings.memory_fraction,
-        max_running=settings.num_slots,
-        token_budget=settings.token_budget,
-        prefix_cache=settings.prefix_cache,
-        extra_flags=settings.flags,
-    )
+    return SglangConfig(**_folder_values(SGLANG, settings, model_path))
 
 
 _STARTERS: Final[Mapping[str, Callable[[EngineSettings, _Start], StartedServer]]] = MappingProxyType(

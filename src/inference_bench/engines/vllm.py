@@ -14,26 +14,25 @@ from __future__ import annotations
 import os
 import re
 import sys
-import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from inference_bench.engines.attach import read_report
-from inference_bench.engines.base import EngineFigures, EngineIdentity, FlagValue, Progress
-from inference_bench.engines.command_line import as_options, check_counts, check_flags, check_fraction
+from inference_bench.engines.base import EngineFigures, EngineIdentity, FlagValue
+from inference_bench.engines.command_line import as_options, check_counts
 from inference_bench.engines.environments import engine_environment, find_environment, python_of
-from inference_bench.engines.model_files import ModelFiles, hash_model
-from inference_bench.engines.ports import LOOPBACK, choose_port
-from inference_bench.engines.process import ServerProcess
-from inference_bench.engines.startup import EngineWords, StartedServer, Startup
+from inference_bench.engines.folder_server import FolderConfig, Launch, answering
+from inference_bench.engines.model_files import ModelFiles
+from inference_bench.engines.ports import LOOPBACK
+from inference_bench.engines.startup import EngineWords, StartedServer
 from inference_bench.engines.vllm_log import find_python_failure, parse_vllm_log
-from inference_bench.errors import MissingExtraError, RequestError, ServerStartError
-from inference_bench.measure.target import Target
+from inference_bench.errors import MissingExtraError, RequestError
 from inference_bench.units import GIBI
 
+STARTUP_TIMEOUT_S: Final = 600.0
 VENV_VARIABLE: Final = "INFERENCE_BENCH_VLLM"
 DEFAULT_VENV: Final = ".venv-vllm"
 CPU_CACHE_BYTES: Final = GIBI
@@ -46,9 +45,7 @@ CPU_TOKEN_BUDGET: Final = 2048
 Source: vLLM 0.32 vllm/engine/arg_utils.py, EngineArgs.get_batch_defaults
 """
 
-_STARTUP_TIMEOUT_S: Final = 600.0
 _MOST_THREADS: Final = 4096  # more than any machine has cores
-_ASK_S: Final = 10.0
 _LOG_SETTLES_S: Final = 2.0
 _OWN_FLAGS: Final = frozenset(("host", "port", "served-model-name", "model", "api-key", "uds"))
 _SET_HERE: Final = ("VLLM_CPU_KVCACHE_SPACE", "VLLM_API_KEY")
@@ -67,33 +64,22 @@ _WORDS: Final = EngineWords("vllm", find_python_failure, _ADVICE)
 
 
 @dataclass(frozen=True, slots=True)
-class VllmConfig:
+class VllmConfig(FolderConfig):
     """How one vLLM server is set up; None leaves a setting to vLLM.
 
-    Where:    `max_running` is its max_num_seqs, `token_budget` its max_num_batched_tokens, `memory_fraction` the share of
-              a GPU's memory it takes in all; `cache_bytes` None on a CPU is CPU_CACHE_BYTES; `eager` None computes without
-              compiling on a CPU, where compiling takes more than ten minutes, and as vLLM likes elsewhere; `num_threads` is
-              on how many cores of a CPU it computes, by itself on all but one; `extra_flags` are its own, by name without dashes
+    Where:    `context_tokens` is its max_model_len, `max_running` its max_num_seqs, `token_budget` its max_num_batched_tokens,
+              `memory_fraction` the share of a GPU's memory it takes in all; `cache_bytes` None on a CPU is CPU_CACHE_BYTES;
+              `eager` None computes without compiling on a CPU, where compiling takes more than ten minutes, and as vLLM likes
+              elsewhere; `num_threads` is on how many cores of a CPU it computes, by itself on all but one
     """
 
-    folder: str
-    model_name: str
-    max_model_len: int | None = None
-    dtype: str | None = None
-    block_tokens: int | None = None
     cache_bytes: int | None = None
-    cache_dtype: str | None = None
-    memory_fraction: float | None = None
-    max_running: int | None = None
-    token_budget: int | None = None
-    prefix_cache: bool | None = None
     eager: bool | None = None
     num_threads: int | None = None
-    extra_flags: Mapping[str, FlagValue] = field(default_factory=dict)
 
     def options(self) -> Iterator[tuple[str, FlagValue]]:
         """Its settings under vLLM's own names."""
-        yield "max-model-len", self.max_model_len
+        yield "max-model-len", self.context_tokens
         yield "dtype", self.dtype
         yield "block-size", self.block_tokens
         yield "kv-cache-memory-bytes", self.cache_bytes
@@ -106,104 +92,23 @@ class VllmConfig:
         yield from self.extra_flags.items()
 
 
-def start_vllm(
-    folder: Path,
-    venv: Path | None = None,
-    *,
-    max_model_len: int | None,
-    dtype: str | None = None,
-    block_tokens: int | None = None,
-    cache_bytes: int | None = None,
-    cache_dtype: str | None = None,
-    memory_fraction: float | None = None,
-    max_running: int | None = None,
-    token_budget: int | None = None,
-    prefix_cache: bool | None = None,
-    eager: bool | None = None,
-    num_threads: int | None = None,
-    extra_flags: Mapping[str, FlagValue] | None = None,
-    log_path: Path,
-    port: int | None = None,
-    startup_timeout_s: float = _STARTUP_TIMEOUT_S,
-    progress: Progress | None = None,
-    model_files: ModelFiles | None = None,
-) -> VllmServer:
-    """A vLLM server on this machine that has answered with one token; the settings are those of VllmConfig.
-
-    Where:    `venv` None is found by `find_vllm`; `model_files` spares reading the files through if they are known.
-              Not run on a GPU: there the same command is used, with the package for it in the environment
-    Raises:   ServerStartError; MissingExtraError; RequestError for a setting that cannot be; StorageError for the log
-    """
-    config = VllmConfig(
-        folder=str(folder),
-        model_name=folder.name,
-        max_model_len=max_model_len,
-        dtype=dtype,
-        block_tokens=block_tokens,
-        cache_bytes=cache_bytes,
-        cache_dtype=cache_dtype,
-        memory_fraction=memory_fraction,
-        max_running=max_running,
-        token_budget=token_budget,
-        prefix_cache=prefix_cache,
-        eager=eager,
-        num_threads=num_threads,
-        extra_flags=extra_flags or {},
-    )
-    return VllmServer.start(
-        config,
-        find_vllm(venv),
-        log_path=log_path,
-        port=port,
-        startup_timeout_s=startup_timeout_s,
-        progress=progress,
-        model_files=model_files,
-    )
-
-
 class VllmServer(StartedServer):
     """A vLLM server that this program started and will stop, with all its processes."""
 
     @classmethod
-    def start(
-        cls,
-        config: VllmConfig,
-        venv: Path,
-        *,
-        log_path: Path,
-        port: int | None = None,
-        startup_timeout_s: float = _STARTUP_TIMEOUT_S,
-        progress: Progress | None = None,
-        model_files: ModelFiles | None = None,
-    ) -> VllmServer:
+    def start(cls, config: VllmConfig, venv: Path, launch: Launch) -> VllmServer:
         """Start the processes, wait until the model answers, and read what it says about itself.
 
-        Raises:   as `start_vllm`; on any error, Ctrl-C included, the processes are ended first
+        Raises:   ServerStartError; RequestError for a setting that cannot be; StorageError for the log
         """
         check_vllm(config)
         config = _complete(config, venv)
-        files = model_files or hash_model(Path(config.folder), progress)
-        if files is None:
-            raise ServerStartError(
-                f"{config.folder} is no folder with a model that vLLM can serve; it needs config.json and .safetensors files"
-            )
-        chosen = choose_port(port)
-        process = ServerProcess.keep(
-            vllm_command(config, venv, chosen), log_path=log_path, env=vllm_environment(config)
-        )
-        try:
-            deadline_s = time.monotonic() + startup_timeout_s
-            startup = Startup(_WORDS, config.folder, process, log_path, deadline_s, progress)
-            startup.say(f"vLLM loads {config.model_name}; on a CPU this takes more than a minute")
-            base_url = f"http://{LOOPBACK}:{chosen}"
-            startup.wait_answer(base_url, config.model_name)
-            report = read_report(Target(base_url), _ASK_S)
+        said = f"vLLM loads {config.model_name}; on a CPU this takes more than a minute"
+        command, environment = partial(vllm_command, config, venv), vllm_environment(config)
+        with answering(config, launch, _WORDS, said, command, environment) as (process, url, files, report, startup):
             log = startup.wait_in_log("KV cache size", _LOG_SETTLES_S)
             figures = parse_vllm_log(log).filled_from(report.figures).filled_from(_settings_figures(config))
-            return cls(process, base_url, _started_identity(config, venv, files, report.identity), figures)
-        except BaseException:
-            process.stop()
-            raise
+            return cls(process, url, _started_identity(config, venv, files, report.identity), figures)
 
 
 def find_vllm(venv: Path | None = None) -> Path:
@@ -251,16 +156,8 @@ def check_vllm(config: VllmConfig) -> None:
 
     Raises:   RequestError
     """
-    counts = {
-        "max_model_len": config.max_model_len,
-        "block_tokens": config.block_tokens,
-        "max_running": config.max_running,
-        "token_budget": config.token_budget,
-    }
-    check_counts("vLLM", counts)
+    config.check("vLLM", _OWN_FLAGS, {})
     check_counts("vLLM", {"num_threads": config.num_threads}, _MOST_THREADS)
-    check_fraction(config.memory_fraction)
-    check_flags("vLLM", config.extra_flags, _OWN_FLAGS)
     if config.cache_bytes is not None and config.cache_bytes < 1:
         raise RequestError(f"cache_bytes {config.cache_bytes} is no memory; give the bytes of the cache")
 

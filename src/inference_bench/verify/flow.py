@@ -42,9 +42,9 @@ from inference_bench.verify.ceiling_readings import larger_of, read_ceilings, se
 from inference_bench.verify.cpu_clock import CpuClock
 from inference_bench.verify.disturbances import MUCH_OTHER_WORK, of_ceilings, of_loads
 from inference_bench.verify.engine_rules import EngineRules, rules_of
-from inference_bench.verify.identity import Watch, check_cache, identify_model, manifest_sha256
+from inference_bench.verify.identity import Watch, identify_model, manifest_sha256
 from inference_bench.verify.load_check import LoadChecked, Send, check_load, sending, server_model
-from inference_bench.verify.memory import memory_rows
+from inference_bench.verify.memory import check_cache, memory_rows
 from inference_bench.verify.result import ClientNumbers, CpuShares, VerifyResult
 from inference_bench.verify.session import Session, VerifyRequest, prepare, served_by, target_of
 from inference_bench.verify.summary import (
@@ -329,7 +329,7 @@ def _result(run: _Run, floor: ClientFloor) -> VerifyResult:
         model=identity,
         engine=server.identity,
         figures=server.figures,
-        cache_check=check_cache(session.model.spec, server.figures),
+        cache_check=check_cache(server.identity, server.figures, session.model.spec),
         points=points,
         curve=ceiling_curve(points, served, ceiling),
         batch_lines=batch_lines(points, ceiling),

@@ -1,7 +1,7 @@
 """The identity of a verification: what was served, by what, on what, with one hash over all of it.
 
 In:   the engine's identity and figures, the model, the machine
-Out:  CacheCheck, software versions, and the manifest's SHA-256
+Out:  ModelIdentity, a Watch over what is served, the cache format, and the manifest's SHA-256
 Leaves out: everything measured
 Read next by: flow.
 """
@@ -13,19 +13,16 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from inference_bench.accounting.allocation import STATE, EngineAllocation
-from inference_bench.accounting.allocation.llama_cpp import llama_cpp_allocation
-from inference_bench.accounting.cache import CacheFormat, count_cache
+from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.params import count_params
 from inference_bench.accounting.weights import WeightCount
 from inference_bench.engines.attach import attach
-from inference_bench.engines.base import EngineFigures, EngineIdentity, KVCacheKind
+from inference_bench.engines.base import EngineFigures, EngineIdentity
 from inference_bench.errors import MeasurementError, UnknownNameError
 from inference_bench.facts.formats import number_format
-from inference_bench.facts.models import LoadedModel, ModelSpec
+from inference_bench.facts.models import LoadedModel
 from inference_bench.measure.target import Target
-from inference_bench.verify.memory import cache_kind
-from inference_bench.verify.result import CacheCheck, ModelIdentity
+from inference_bench.verify.result import ModelIdentity
 
 
 class Watch:
@@ -79,48 +76,6 @@ def engine_cache_format(figures: EngineFigures) -> CacheFormat | None:
         return CacheFormat(number_format(figures.cache_type_k), number_format(figures.cache_type_v))
     except UnknownNameError:
         return None
-
-
-def check_cache(model: ModelSpec, figures: EngineFigures) -> CacheCheck | None:
-    """The engine's own KV buffers against ours; None when it does not print any."""
-    fmt = engine_cache_format(figures)
-    total, slots = figures.context_tokens_total, figures.num_slots
-    if fmt is None or not figures.kv_buffers or not total or not slots:
-        return None
-    ours = llama_cpp_allocation(
-        model,
-        fmt,
-        total,
-        slots,
-        unified=bool(figures.kv_unified),
-        flash_attention=figures.flash_attention is not False,
-    )
-    return CacheCheck(
-        printed=" + ".join(filter(None, (figures.kv_printed, *(str(buffer.size) for buffer in figures.state_buffers)))),
-        printed_cells=figures.kv_cells,
-        predicted_bytes=ours.num_bytes,
-        predicted_cells=max(layer.cells * layer.streams for layer in ours.layers),
-        logical_bytes=count_cache(model, fmt, total // slots, slots).total_bytes,
-        agrees=_agrees(ours, figures),
-        rule=ours.rule,
-    )
-
-
-def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
-    """Whether every buffer the engine printed is what our exact bytes would print as."""
-    printed = {buffer.kind: buffer.size for buffer in figures.kv_buffers if buffer.layers}
-    expected: dict[KVCacheKind, int] = {}
-    for layer in ours.layers:
-        if layer.holds != STATE:
-            kind = cache_kind(layer, KVCacheKind.SLIDING in printed)
-            expected[kind] = expected.get(kind, 0) + layer.num_bytes
-    states = [buffer.size for buffer in figures.state_buffers]
-    return (
-        set(printed) == set(expected)
-        and all(printed[kind].agrees_with(expected[kind]) for kind in printed)
-        and len(states) == (1 if ours.state_bytes else 0)
-        and all(size.agrees_with(ours.state_bytes) for size in states)
-    )
 
 
 def manifest_sha256(

@@ -1,7 +1,7 @@
 """Is the memory that was counted the memory that an engine says it set aside? To the byte, cell, block and token.
 
 In:   a server's identity and figures, the model it serves
-Out:  MemoryRows, each our count beside the engine's
+Out:  MemoryRows, each our count beside the engine's; CacheCheck, llama.cpp's buffers all together
 Leaves out: weights and working buffers; which memory a GPU has left for the cache, which its engine measures
 Read next by: flow, memory_table (the same for several settings).
 
@@ -13,12 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.accounting.allocation import INDEX_KEYS, STATE, EngineAllocation, LayerAllocation
 from inference_bench.accounting.allocation.llama_cpp import DEFAULT_MICRO_BATCH, llama_cpp_allocation
 from inference_bench.accounting.allocation.vllm import DEFAULT_IN_FLIGHT_TOKENS, VllmSettings, vllm_allocation
-from inference_bench.accounting.cache import CacheFormat
+from inference_bench.accounting.cache import CacheFormat, count_cache
 from inference_bench.engines.base import (
     LLAMA_CPP,
     VLLM,
@@ -33,6 +33,7 @@ from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import LayerType, ModelSpec
 from inference_bench.units import format_count
 from inference_bench.verify.closed_loop import MemoryRow
+from inference_bench.verify.result import CacheCheck
 
 _WINDOWED: Final = (LayerType.SLIDING_ATTENTION, LayerType.CHUNKED_ATTENTION)
 _KIND_NAMES: Final = {
@@ -62,16 +63,27 @@ def memory_rows(
 # ── llama.cpp: cells in streams ────────────────────────────────────────────────────────────────────
 
 
-def _llama_cpp_rows(
-    identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
-) -> Iterator[MemoryRow]:
+class _Counted(NamedTuple):
+    """llama.cpp's cache as it was counted, with the settings it was counted by."""
+
+    allocation: EngineAllocation
+    fmt: CacheFormat
+    context_tokens: int
+    num_slots: int
+
+
+def _count_llama_cpp(identity: EngineIdentity, figures: EngineFigures, model: ModelSpec) -> _Counted | None:
+    """Our count by the settings of a start, else by the server's own figures; None where neither says enough.
+
+    Raises:   RequestError, UnknownNameError for a design or a format whose layout is not counted
+    """
     asked = identity.flags
     total, slots = identity.flag_count("context_tokens_total") or figures.context_tokens_total, figures.num_slots
     fmt = _format(
         _text(asked, "cache_type_k") or figures.cache_type_k, _text(asked, "cache_type_v") or figures.cache_type_v
     )
     if fmt is None or total is None or slots is None or not figures.kv_buffers + figures.state_buffers:
-        return
+        return None
     ours = llama_cpp_allocation(
         model,
         fmt,
@@ -82,6 +94,16 @@ def _llama_cpp_rows(
         full_size_window=bool(asked.get("swa_full", False)),
         flash_attention=figures.flash_attention is not False,
     )
+    return _Counted(ours, fmt, total, slots)
+
+
+def _llama_cpp_rows(
+    identity: EngineIdentity, figures: EngineFigures, model: ModelSpec, setting: str | None
+) -> Iterator[MemoryRow]:
+    counted = _count_llama_cpp(identity, figures, model)
+    if counted is None:
+        return
+    ours, fmt, total, slots = counted
     unified = "one shared by all" if figures.kv_unified else "one for each"
     named = setting or f"{format_count(total)} tokens on {slots} slots, cache {unified}, {fmt.name}"
     extra = max((layer.cells * layer.streams for layer in ours.layers if layer.holds != STATE), default=total) - total
@@ -109,14 +131,50 @@ def _layers_of(
 ) -> list[LayerAllocation]:
     """The layers whose cells lie in the engine's cache of one kind."""
     has_sliding = KVCacheKind.SLIDING in printed
-    return [layer for layer in ours.layers if layer.holds != STATE and cache_kind(layer, has_sliding) is kind]
+    return [layer for layer in ours.layers if layer.holds != STATE and _cache_kind(layer, has_sliding) is kind]
 
 
-def cache_kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
+def _cache_kind(layer: LayerAllocation, has_sliding: bool) -> KVCacheKind:
     """Which of llama.cpp's caches a layer lies in; layers with a window share the full one where there is no other."""
     if layer.holds == INDEX_KEYS:
         return KVCacheKind.INDEX
     return KVCacheKind.SLIDING if has_sliding and layer.layer_type in _WINDOWED else KVCacheKind.FULL
+
+
+def check_cache(identity: EngineIdentity, figures: EngineFigures, model: ModelSpec) -> CacheCheck | None:
+    """llama.cpp's own KV buffers, all together, against ours; None where it prints none, or they are not counted."""
+    try:
+        counted = _count_llama_cpp(identity, figures, model) if figures.kv_buffers else None
+    except (RequestError, UnknownNameError):
+        return None
+    if counted is None:
+        return None
+    ours, slots = counted.allocation, counted.num_slots
+    return CacheCheck(
+        printed=" + ".join(filter(None, (figures.kv_printed, *(str(buffer.size) for buffer in figures.state_buffers)))),
+        printed_cells=figures.kv_cells,
+        predicted_bytes=ours.num_bytes,
+        predicted_cells=max(layer.cells * layer.streams for layer in ours.layers),
+        logical_bytes=count_cache(model, counted.fmt, counted.context_tokens // slots, slots).total_bytes,
+        agrees=_agrees(ours, figures),
+        rule=ours.rule,
+    )
+
+
+def _agrees(ours: EngineAllocation, figures: EngineFigures) -> bool:
+    """Whether every buffer the engine printed is what our exact bytes would print as, and none is missing."""
+    printed = {buffer.kind: buffer for buffer in figures.kv_buffers if buffer.layers}
+    expected = {kind for kind in KVCacheKind if _layers_of(ours, kind, printed)}
+    states = [buffer.size for buffer in figures.state_buffers]
+    return (
+        set(printed) == expected
+        and all(
+            buffer.size.agrees_with(sum(layer.num_bytes for layer in _layers_of(ours, kind, printed)))
+            for kind, buffer in printed.items()
+        )
+        and len(states) == (1 if ours.state_bytes else 0)
+        and all(size.agrees_with(ours.state_bytes) for size in states)
+    )
 
 
 # ── vLLM: blocks out of one pool ───────────────────────────────────────────────────────────────────

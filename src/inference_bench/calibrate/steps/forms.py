@@ -139,13 +139,6 @@ class StepCalibration:
         errors = [abs(each.error) for each in self.observations if each.observation.is_held_out]
         return median(errors) if errors else None
 
-    def best_of_each_form(self) -> tuple[StepCandidate, ...]:
-        """Of each form the formula with the least error on held-out steps, the least first; of the chosen form the chosen one."""
-        best = {each.form: each for each in reversed(self.candidates)}
-        if self.chosen is not None:
-            best[self.form] = self.chosen
-        return tuple(each for each in self.candidates if best[each.form] is each)
-
     def predict_s(self, observation: StepObservation) -> float:
         """What the formula says of a step.
 
