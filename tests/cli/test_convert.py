@@ -43,6 +43,19 @@ def test_a_mistake_is_one_line_and_exit_code_2(tmp_path: Path, capsys: pytest.Ca
     assert "version 0; allowed: 2 and 3" in shown.err
 
 
+def test_a_target_that_is_there_is_kept_and_the_option_that_replaces_it_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, target = tiny.write(tmp_path / "in.gguf"), tmp_path / "out.gguf"
+    target.write_bytes(b"mine")
+    asked = ["convert", str(source), str(target), "--to", "q8_0"]
+    assert main(asked) == 2
+    assert capsys.readouterr().err.endswith("give another name, or replace it with --force\n")
+    assert target.read_bytes() == b"mine"
+    assert main([*asked, "--force"]) == 0
+    assert target.read_bytes()[:4] == b"GGUF"
+
+
 def test_the_help_names_every_target_dtype_and_design(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["convert", "--help"])

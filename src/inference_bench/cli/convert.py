@@ -8,7 +8,6 @@ from typing import Final
 
 from inference_bench.cli.output import ProgressLine, one_line, print_json
 from inference_bench.convert.flow import Conversion, ConversionRequest, conversion_json, convert_model
-from inference_bench.errors import RequestError
 from inference_bench.units import format_bytes, format_count, format_seconds
 
 _EMBEDDED: Final = "embedded"
@@ -18,10 +17,11 @@ def run(options: argparse.Namespace) -> int:
     """Convert, and say what was written."""
     progress = ProgressLine()
     try:
+        source, target = _source(options.source, progress), Path(options.target)
         request = ConversionRequest(
-            _source(options.source, progress), Path(options.target), options.to, options.dtype, options.force
+            source, target, options.to, options.dtype, options.force, to_replace="replace it with --force"
         )
-        found = _converted(request, progress)
+        found = convert_model(request, progress)
     finally:
         progress.done()
     if options.json:
@@ -29,16 +29,6 @@ def run(options: argparse.Namespace) -> int:
     else:
         print("\n".join(one_line(line) if line.strip() else line for line in _lines(found)))
     return 0
-
-
-def _converted(request: ConversionRequest, progress: ProgressLine) -> Conversion:
-    """The conversion; where the target is in the way, the option that replaces it is named."""
-    try:
-        return convert_model(request, progress)
-    except RequestError as error:
-        if "ask for it to be replaced" not in str(error):
-            raise
-        raise RequestError(str(error).replace("ask for it to be replaced", "replace it with --force")) from None
 
 
 def _source(text: str, progress: ProgressLine) -> Path:

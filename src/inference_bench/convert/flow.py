@@ -40,7 +40,8 @@ Progress = Callable[[str], None]
 class ConversionRequest:
     """What to make of which file, and where.
 
-    Where:  to is a format of GGUF, or hf for a folder, whose weights are of dtype; may_replace lets an earlier result go
+    Where:  to is a format of GGUF, or hf for a folder, whose weights are of dtype; may_replace lets an earlier result go, and
+            to_replace is how whoever asks says that
     """
 
     source: Path
@@ -48,6 +49,7 @@ class ConversionRequest:
     to: str
     dtype: str = "float32"
     may_replace: bool = False
+    to_replace: str = "ask for it to be replaced"
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,9 +124,8 @@ def _check(request: ConversionRequest) -> None:
         )
     if not is_folder and request.target.suffix != ".gguf":
         raise RequestError(f"a GGUF file is named NAME.gguf, not {request.target.name[:80]!r}")
-    require_free_target(
-        request.target, request.source, is_folder=is_folder, may_replace=request.may_replace, own_files=FILES
-    )
+    to_replace = None if request.may_replace else request.to_replace
+    require_free_target(request.target, request.source, is_folder=is_folder, to_replace=to_replace, own_files=FILES)
 
 
 def _hash(path: Path) -> str:

@@ -64,11 +64,12 @@ class Writer:
 
 
 def require_free_target(
-    target: Path, source: Path, *, is_folder: bool, may_replace: bool, own_files: tuple[str, ...]
+    target: Path, source: Path, *, is_folder: bool, to_replace: str | None, own_files: tuple[str, ...]
 ) -> None:
     """Refuse a place that cannot be written, or holds what would be lost; asked before anything that takes long.
 
-    Where:    a folder is replaced only if it holds nothing but own_files
+    Where:    to_replace is what to do to have an earlier result replaced, None where it may be; a folder is replaced only if
+              it holds nothing but own_files
     Raises:   RequestError
     """
     shown = shown_name(str(target))
@@ -90,8 +91,8 @@ def require_free_target(
         )
     if not is_folder and not target.is_file():
         raise RequestError(f"{shown!r} is not a regular file; give another name")
-    if not may_replace and not (is_folder and not os.listdir(target)):
-        raise RequestError(f"{shown!r} exists already; give another name, or ask for it to be replaced")
+    if to_replace is not None and not (is_folder and not os.listdir(target)):
+        raise RequestError(f"{shown!r} exists already; give another name, or {to_replace}")
 
 
 def _foreign(folder: Path, own_files: tuple[str, ...]) -> str | None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -156,6 +156,12 @@ class Listed(NamedTuple):
     def owner(self) -> str | None:
         """Who the server says owns it, which tells many engines apart."""
         return text_in(self.entry.get("owned_by"))
+
+    def limits(self) -> Iterator[Candidate]:
+        """The longest request that the list states, as the figures that it stands for."""
+        limit = whole_number(self.entry.get("max_model_len"))
+        for name in ("max_model_len", "context_tokens_per_slot"):
+            yield Candidate(name, limit, "/v1/models max_model_len")
 
 
 class Report(NamedTuple):

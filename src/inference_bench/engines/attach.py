@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Final
 
 from inference_bench.engines import llama_cpp_report, sglang_report, vllm_report
-from inference_bench.engines.answers import Asker, Candidate, Listed, Report, pick_figures, whole_number
+from inference_bench.engines.answers import Asker, Listed, Report, pick_figures
 from inference_bench.engines.base import EngineIdentity, RunningServer
 from inference_bench.engines.model_files import hash_model
 from inference_bench.errors import ServerError
@@ -87,9 +87,8 @@ def read_report(target: Target, timeout_s: float) -> Report:
 
 
 def _unknown_engine(listed: Listed) -> Report:
-    limit, where = whole_number(listed.entry.get("max_model_len")), "/v1/models max_model_len"
-    figures = pick_figures([Candidate(name, limit, where) for name in ("max_model_len", "context_tokens_per_slot")])
-    return Report(EngineIdentity(listed.owner, "reported by the server", model_name=listed.name), figures)
+    identity = EngineIdentity(listed.owner, "reported by the server", model_name=listed.name)
+    return Report(identity, pick_figures(listed.limits()))
 
 
 def _with_files(identity: EngineIdentity) -> EngineIdentity:

@@ -97,9 +97,7 @@ def _candidates(listed: Listed, info: Any, where: str) -> Iterator[Candidate]:
     for key, name, read in _FIELDS:
         yield Candidate(name, read(inside(info, key)), f"{where} {key}")
     yield Candidate("kv_tokens", capacity, f"{where} internal_states[0].memory_usage.token_capacity")
-    limit = whole_number(listed.entry.get("max_model_len"))
-    yield Candidate("max_model_len", limit, "/v1/models max_model_len")
-    yield Candidate("context_tokens_per_slot", limit, "/v1/models max_model_len")
+    yield from listed.limits()
     disabled = inside(info, "disable_radix_cache")
     yield Candidate(
         "prefix_cache", not disabled if isinstance(disabled, bool) else None, f"{where} disable_radix_cache"

@@ -24,7 +24,6 @@ from inference_bench.engines.answers import (
     pick_figures,
     switch_in,
     text_in,
-    whole_number,
     whole_number_in,
 )
 from inference_bench.engines.base import EngineIdentity
@@ -77,9 +76,7 @@ def _cache_series(page: str | None) -> Sequence[Series]:
 
 
 def _candidates(listed: Listed, engines: Sequence[Series]) -> Iterator[Candidate]:
-    limit = whole_number(listed.entry.get("max_model_len"))
-    yield Candidate("max_model_len", limit, "/v1/models max_model_len")
-    yield Candidate("context_tokens_per_slot", limit, "/v1/models max_model_len")
+    yield from listed.limits()
     if engines:
         yield from _of_cache(engines[0].labels, f", of the first of {len(engines)}" if len(engines) > 1 else "")
 

@@ -83,3 +83,24 @@ def test_no_number_is_left_out_that_the_fitted_steps_call_for() -> None:
     assert max(abs(each.error) for each in seen) < 0.15
     assert found.held_out_error is not None
     assert found.held_out_error < 0.08
+
+
+def test_of_a_sum_and_an_overlap_that_are_not_told_apart_the_sum_is_taken_where_it_has_no_more_numbers() -> None:
+    """Under load the overlap of this very sweep predicted first tokens near the knee 48 % too early."""
+    found = recorded_sweep()
+    least = found.candidates[0]
+    assert found.chosen is not None
+    assert least.form is StepForm.MAXIMUM_VECTOR
+    assert found.form is StepForm.ADDITIVE_VECTOR
+    assert least.held_out_mean is not None
+    assert found.chosen.held_out_mean is not None
+    assert 1.1 * least.held_out_mean < found.chosen.held_out_mean < 1.25 * least.held_out_mean
+    assert found.chosen.num_parameters <= least.num_parameters
+
+
+def test_an_overlap_that_is_told_from_every_sum_is_taken_however_few_numbers_a_sum_has() -> None:
+    found = fit_of("a GPU that overlaps", 0.03, 1)
+    assert found.form is StepForm.MAXIMUM
+    sums = [each for each in found.candidates if each.form in (StepForm.ADDITIVE, StepForm.ADDITIVE_VECTOR)]
+    assert sums
+    assert all(each.num_parameters >= 2 for each in sums)
