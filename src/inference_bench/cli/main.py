@@ -18,8 +18,10 @@ from typing import Final, NoReturn
 from inference_bench import __version__
 from inference_bench.cli.conform_options import add_conform_options
 from inference_bench.cli.convert_options import add_convert_options
+from inference_bench.cli.lab_options import add_lab_options
 from inference_bench.cli.load_options import add_load_options
 from inference_bench.cli.output import one_line, without_overlong
+from inference_bench.cli.plan_options import ENGINE_HELP, MEASURED_HELP, PROFILE_HELP, add_plan_options
 from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.score_options import add_score_options
 from inference_bench.cli.show_options import add_show_options
@@ -31,13 +33,6 @@ from inference_bench.files import shown_name
 INTERRUPTED: Final = 130
 WORLD_FAILED: Final = 3
 _MEASURING: Final = ("probe", "verify", "load")
-
-_ENGINE_HELP: Final = (
-    "whose measured efficiencies the expected speeds are from, and for llama.cpp and vllm whose rule counts the cache; "
-    "others: sglang, tensorrt-llm, exllamav2, mlc, transformers and more"
-)
-_MEASURED_HELP: Final = "own measurements of this engine on this machine that correct it: a CSV table or a verify run"
-_PROFILE_HELP: Final = "times as fitted to a server on this machine: a profile, as verify saves it"
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -76,6 +71,7 @@ def build_parser() -> Parser:
         _add_convert,
         _add_report,
         _add_compare,
+        _add_lab,
         _add_page,
     ):
         add(commands)
@@ -117,9 +113,9 @@ def _add_fit(commands: Commands[Parser]) -> None:
     )
     parser.add_argument("--context", metavar="N", help="tokens a sequence, such as 32k (32768); default 4096")
     parser.add_argument("--sequences", metavar="B", default="1", help="sequences at once; default 1")
-    parser.add_argument("--engine", metavar="NAME", default="none", help=f"{_ENGINE_HELP}; default none")
-    parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
-    parser.add_argument("--profile", metavar="FILE", help=_PROFILE_HELP)
+    parser.add_argument("--engine", metavar="NAME", default="none", help=f"{ENGINE_HELP}; default none")
+    parser.add_argument("--measured", metavar="FILE", help=MEASURED_HELP)
+    parser.add_argument("--profile", metavar="FILE", help=PROFILE_HELP)
     parser.add_argument("--overhead", metavar="BYTES", help="memory the runtime takes, such as 1GiB; default 2.5GB")
     parser.add_argument(
         "--devices", metavar="N", default="1", help="how many of the machine share the model; default 1"
@@ -169,59 +165,9 @@ def _add_roofline(commands: Commands[Parser]) -> None:
     parser.add_argument("--batch-chart", metavar="FILE", help="draw decode tokens/s over batch, with its limit")
 
 
-# option, what stands for its value, what it is; each is a field of a scenario, and wins over the file
-_PLAN_OPTIONS: Final = (
-    ("--model", "MODEL", "a known name, a path, or a hub id"),
-    ("--weights", "FMT", "weight format"),
-    ("--kv", "FMT", "cache format; default fp16"),
-    ("--compute", "FMT", "compute format whose peak is used; default: what the weights allow"),
-    ("--devices", "N", "how many of the machine share the model; default 1"),
-    ("--engine", "NAME", _ENGINE_HELP),
-    (
-        "--speed",
-        "HOW",
-        "shares of the peaks, or expected of the engine; default expected where an engine is named alone",
-    ),
-    ("--prompt", "N", "prompt tokens of a request"),
-    ("--output", "N", "output tokens of a request"),
-    ("--prefix", "N", "tokens that every prompt begins with"),
-    ("--requests-per-day", "N", "daily volume"),
-    ("--peak-factor", "X", "peak rate over the mean rate; default 1"),
-    ("--target-utilisation", "U", "how busy a replica may be at the peak; default 80%%"),
-    ("--think-time", "TIME", "what a user waits between an answer and the next request"),
-    ("--ttft", "TIME", "objective for the first token"),
-    ("--tpot", "TIME", "objective for the time of each following token"),
-    ("--e2e", "TIME", "objective for the whole request"),
-    ("--judged-by", "HOW", "hold tpot and e2e against the step alone, or full_load; default step"),
-    ("--usd-per-hour", "USD", "price of a device hour; one, or one a machine after commas"),
-    ("--utilisation", "U", "share of the bought hours that is busy"),
-    ("--hosted-input", "USD", "price of a million hosted input tokens"),
-    ("--hosted-output", "USD", "price of a million hosted output tokens"),
-    ("--hosted-cached", "USD", "price of a million hosted input tokens that are cached"),
-    ("--overhead", "BYTES", "memory the runtime takes on each device; default 2.5GB"),
-    ("--mfu", "U", "share of the peak compute that is reached; default 0.5"),
-    ("--bandwidth-share", "U", "share of the peak bandwidth that is reached; default 0.8"),
-    ("--max-batch", "N", "largest batch the engine allows"),
-)
-
-
 def _add_plan(commands: Commands[Parser]) -> None:
-    parser = _command(
-        commands, "plan", "how many users within the objectives, on how many machines, at what cost", "plan"
-    )
-    parser.add_argument(
-        "scenario",
-        metavar="SCENARIO.toml",
-        nargs="?",
-        help="model, machine, traffic, objectives, prices (docs/scenario.md)",
-    )
-    parser.add_argument("--on", metavar="HW", action="append", help="a machine; several are compared")
-    parser.add_argument("--compare", metavar="HW,HW", help="machines to compare on the same scenario")
-    parser.add_argument("--measured", metavar="FILE", help=_MEASURED_HELP)
-    parser.add_argument("--profile", metavar="FILE", help=_PROFILE_HELP)
-    for option, metavar, summary in _PLAN_OPTIONS:
-        parser.add_argument(option, metavar=metavar, help=summary)
-    add_report_option(parser)
+    summary = "how many users within the objectives, on how many machines, at what cost"
+    add_plan_options(_command(commands, "plan", summary, "plan"))
 
 
 def _add_simulate(commands: Commands[Parser]) -> None:
@@ -308,6 +254,13 @@ def _add_compare(commands: Commands[Parser]) -> None:
         "--chart", metavar="FILE", help="draw the steps of both on one roofline: .svg, .html or .json (Vega-Lite)"
     )
     add_report_option(parser)
+
+
+def _add_lab(commands: Commands[Parser]) -> None:
+    summary = "experiments on a real model, each with the check that would catch it being wrong"
+    add_lab_options(
+        commands.add_parser("lab", help=summary, description=f"{summary[0].upper()}{summary[1:]}."), _command
+    )
 
 
 def _add_page(commands: Commands[Parser]) -> None:

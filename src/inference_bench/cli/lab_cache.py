@@ -1,0 +1,21 @@
+"""The options of `lab cache`."""
+
+from __future__ import annotations
+
+import argparse
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from inference_bench.labs.cache.request import CacheRequest
+    from inference_bench.labs.settings import LabSettings
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """Add what only this lab reads."""
+
+
+def request(options: argparse.Namespace, settings: LabSettings) -> CacheRequest:
+    """What was asked for, as typed."""
+    from inference_bench.labs.cache.request import CacheRequest
+
+    return CacheRequest(settings)

@@ -1,0 +1,17 @@
+"""What is asked of the batch lab.
+
+Read next by: flow, cli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from inference_bench.labs.settings import LabSettings
+
+
+@dataclass(frozen=True, slots=True)
+class BatchRequest:
+    """One run of the lab."""
+
+    settings: LabSettings = field(default_factory=LabSettings)

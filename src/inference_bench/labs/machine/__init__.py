@@ -1,0 +1,1 @@
+"""The machine lab, in the order of reading: `request` (what is asked), `result` (what came out), `flow` (the order of it)."""

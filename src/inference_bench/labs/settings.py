@@ -1,0 +1,42 @@
+"""What does every lab ask? Which model, how it is computed, and how thoroughly.
+
+In:   texts and numbers as a person gives them
+Out:  LabSettings
+Read next by: every lab, cli.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from inference_bench.errors import RequestError
+
+FLOAT32: Final = "float32"
+BFLOAT16: Final = "bfloat16"
+DTYPES: Final = (FLOAT32, BFLOAT16)
+
+
+@dataclass(frozen=True, slots=True)
+class LabSettings:
+    """What all labs have in common.
+
+    Where:  model is None for the embedded model, else a folder as Transformers writes it, a .gguf file, or a hub id; revision pins a
+            hub id; num_threads None is every core this process may use; is_quick leaves out what takes long, and says what
+    Raises: RequestError for a number of threads or a number format that cannot be
+    """
+
+    model: str | None = None
+    revision: str | None = None
+    dtype: str = FLOAT32
+    num_threads: int | None = None
+    seed: int = 0
+    is_quick: bool = False
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES:
+            raise RequestError(f"a model cannot be computed in {self.dtype!r} here; formats: {', '.join(DTYPES)}")
+        if self.num_threads is not None and self.num_threads < 1:
+            raise RequestError(f"{self.num_threads} threads cannot compute; give 1 or more")
+        if self.revision is not None and self.model is None:
+            raise RequestError("a revision pins a model on the hub; name that model too")

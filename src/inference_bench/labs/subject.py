@@ -1,0 +1,124 @@
+"""Which model do the labs compute with, is it whole, and does it fit this machine's memory?
+
+In:   LabSettings: the embedded model, a folder, a .gguf file or a hub id
+Out:  LabSubject: a folder of safetensors and tokenizer files, its hash, its shape
+Leaves out: loading it (model)
+Read next by: model, the flow of every lab.
+
+Nothing that comes with a model is run: weights are read from safetensors alone, and no code of a repository is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from inference_bench.accounting.params import count_params
+from inference_bench.convert.cached import kept_conversion
+from inference_bench.convert.plan import HUGGING_FACE
+from inference_bench.engines.embedded_model import ensure_embedded_model
+from inference_bench.engines.model_files import hash_model
+from inference_bench.errors import ModelConfigError, ModelFileError, RequestError, UnknownNameError
+from inference_bench.facts.model_files import CONFIG_NAME
+from inference_bench.facts.models import ModelSpec
+from inference_bench.hub import parse_hub_id
+from inference_bench.labs.head import SubjectIdentity
+from inference_bench.labs.hub_folder import fetch_hub_folder
+from inference_bench.labs.session import LabSession
+from inference_bench.labs.settings import BFLOAT16, LabSettings
+from inference_bench.measure.files import sha256_of_file
+from inference_bench.units import format_bytes
+
+_BYTES = {BFLOAT16: 2}
+_FLOAT32_BYTES = 4
+
+
+@dataclass(frozen=True, slots=True)
+class LabSubject:
+    """A model as a folder that Transformers reads.
+
+    Where:  gguf is the file that the folder was made of, where it was
+    """
+
+    folder: Path
+    spec: ModelSpec
+    identity: SubjectIdentity
+    gguf: Path | None = None
+
+
+def find_subject(session: LabSession) -> LabSubject:
+    """The model that was asked for, known to be whole, and small enough; the session is told which it is.
+
+    Raises:  UnknownNameError for what is neither a path nor a hub id; ModelConfigError, ModelFileError; RequestError where memory
+             does not suffice; MissingExtraError, DownloadError, StorageError
+    """
+    subject = _find(session.settings, session)
+    require_memory(subject, session)
+    session.subject = subject.identity
+    return subject
+
+
+def _find(settings: LabSettings, session: LabSession) -> LabSubject:
+    if settings.model is None:
+        embedded = ensure_embedded_model(session.say)
+        return _converted(embedded.path, embedded.sha256, embedded.name, embedded.source, session)
+    path = Path(settings.model)
+    if path.is_dir():
+        return _folder(path, path.resolve().name, "a folder", None, session)
+    if path.suffix == ".gguf" and path.is_file():
+        return _converted(path, sha256_of_file(path), path.stem, path.name, session)
+    hub_id = parse_hub_id(settings.model)
+    if hub_id is None or hub_id.file is not None or path.exists():
+        raise UnknownNameError(
+            f"{settings.model[:120]!r} is no model that a lab can load; give a folder with config.json, safetensors and tokenizer.json, "
+            "a .gguf file, or a hub id such as org/name"
+        )
+    fetched = fetch_hub_folder(hub_id, settings.revision, session.say)
+    return _folder(fetched.folder, hub_id.repo, f"Hugging Face hub, {hub_id.repo}", fetched.revision, session)
+
+
+def _converted(gguf: Path, sha256: str, name: str, source: str, session: LabSession) -> LabSubject:
+    """The folder made of a GGUF file, dequantised to float32."""
+    kept = kept_conversion(gguf, sha256, HUGGING_FACE, progress=session.say)
+    found = _folder(kept.path, name, f"{source}, dequantised to float32", None, session)
+    return LabSubject(found.folder, found.spec, found.identity, gguf)
+
+
+def _folder(folder: Path, name: str, source: str, revision: str | None, session: LabSession) -> LabSubject:
+    from inference_bench.facts.model_files import load_model_path
+
+    if not (folder / CONFIG_NAME).is_file():
+        raise ModelConfigError(
+            f"{folder.name} holds no {CONFIG_NAME}; a lab needs it beside the weights and tokenizer.json"
+        )
+    if not (folder / "tokenizer.json").is_file():
+        raise ModelFileError(
+            f"{folder.name} holds no tokenizer.json; a lab needs the model's own tokenizer, in that form"
+        )
+    loaded = load_model_path(folder)
+    if loaded.tensors is None:
+        raise ModelFileError(
+            f"{folder.name} holds no .safetensors file; weights are read from no other kind, since others can run code"
+        )
+    hashed = hash_model(folder, session.say)
+    if hashed is None:
+        raise ModelFileError(f"the files of {folder.name} cannot be read")
+    identity = SubjectIdentity(
+        name, source, revision, hashed.sha256, count_params(loaded.spec).total, session.settings.dtype
+    )
+    return LabSubject(folder, loaded.spec, identity)
+
+
+def require_memory(subject: LabSubject, session: LabSession) -> None:
+    """Refuse a model that would not fit, before any of it is loaded.
+
+    Formula:  parameters · bytes of the number format, against what the system has left
+    Raises:   RequestError with both figures
+    """
+    needed = subject.identity.num_parameters * _BYTES.get(session.settings.dtype, _FLOAT32_BYTES)
+    free = session.machine.available_memory_bytes
+    if free is not None and needed > free:
+        raise RequestError(
+            f"{subject.identity.name} takes {format_bytes(needed)} in {session.settings.dtype}, and {format_bytes(free)} of memory are "
+            "free; give a smaller model, or a machine with more"
+        )
