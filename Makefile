@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo page test test-labs vllm-env test-vllm lint bench fit-efficiency accuracy policies article clean
+.PHONY: demo page test test-labs labs vllm-env test-vllm lint bench fit-efficiency accuracy policies article clean
 
 # the main job: a real engine serving a real model, measured against this machine's own ceilings
 demo: $(VENV)/.demo
@@ -17,10 +17,14 @@ page: $(VENV)/.demo
 test: $(VENV)/.dev lint
 	$(BIN)/pytest
 
-# parameters against Transformers' own classes, without weights; installs PyTorch, about 1.2 GB
+# the experiments on a real model alone: their tests, and each page of docs/labs/notebooks run once, quickly
 test-labs: $(VENV)/.dev
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'torch==2.13.0' 'transformers==5.24.0'
-	$(BIN)/pytest tests/accounting/test_transformers_meta.py
+	$(BIN)/pytest tests/labs tests/cli/test_lab.py
+	$(BIN)/pytest -m labs tests/real
+
+# docs/labs/*.md and their charts, measured here and now; all six, or LABS='cache batch': about an hour on two quiet cores
+labs: $(VENV)/.dev
+	$(BIN)/python scripts/write_labs.py $(LABS)
 
 # vLLM for CPUs in an environment of its own, .venv-vllm: about 3.5 GB, 2 to 10 minutes; run again, it changes nothing
 vllm-env:

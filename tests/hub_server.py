@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,10 @@ class RemoteFile:
     def num_bytes(self) -> int:
         return len(self.head) if self.size is None else self.size
 
+    @property
+    def whole(self) -> bytes:
+        return self.content(0, self.num_bytes)
+
     def content(self, start: int, end: int) -> bytes:
         return self.head[start:end].ljust(end - start, b"\0")
 
@@ -31,7 +36,9 @@ class RemoteFile:
 class FakeHub:
     repos: dict[str, dict[str, RemoteFile]] = field(default_factory=dict)
     revisions: tuple[str, ...] = ("main", "v2")
+    commit: str = "0" * 40  # of every repository, whatever the revision
     gated: set[str] = field(default_factory=set)
+    sha256: dict[str, str] = field(default_factory=dict)  # what the list of files says of a file by that name
     html: bool = False  # every answer is a web page, as behind a captive portal
     ignores_ranges: bool = False
     cuts_after: int | None = None  # closes the connection after so many bytes of a file
@@ -62,7 +69,7 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901
             self.send_header("Content-Length", str(len(body) if length is None else length))
             self.end_headers()
             self.wfile.write(body)
-            if length is not None and length != len(body):
+            if length is not None and length != len(body) and self.command != "HEAD":
                 self.close_connection = True
 
         def do_GET(self) -> None:
@@ -73,8 +80,10 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901
                     200, b"<!doctype html><html>Log in to the network</html>", {"Content-Type": "text/html"}
                 )
             parts = path.strip("/").split("/")
-            if parts[:2] == ["api", "models"]:
+            if parts[0] == "api" and parts[1] in ("models", "datasets"):
                 return self.info("/".join(parts[2:4]), parts[5] if len(parts) > 5 else "main")
+            if parts[0] == "datasets":
+                parts = parts[1:]
             if parts[0] == "cdn":
                 return self.file("/".join(parts[1:3]), "/".join(parts[3:]))
             return self.resolve("/".join(parts[:2]), parts[3], "/".join(parts[4:]))
@@ -82,7 +91,7 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901
         def known(self, repo: str, revision: str) -> bool:
             if repo not in hub.repos:
                 self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound", "X-Error-Message": "Repository not found"})
-            elif revision not in hub.revisions:
+            elif revision not in (*hub.revisions, hub.commit):
                 self.answer(404, b"{}", {"X-Error-Code": "RevisionNotFound", "X-Error-Message": "Invalid rev id"})
             else:
                 return True
@@ -90,17 +99,25 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901
 
         def info(self, repo: str, revision: str) -> None:
             if self.known(repo, revision):
-                siblings = [{"rfilename": name} for name in hub.repos[repo]]
+                sizes = "blobs=" in self.path
+                siblings = [
+                    {"rfilename": name} | (self.listed(name, file) if sizes else {})
+                    for name, file in hub.repos[repo].items()
+                ]
                 body = {
                     "_id": "1",
                     "id": repo,
                     "modelId": repo,
-                    "sha": "0" * 40,
+                    "sha": hub.commit,
                     "siblings": siblings,
                     "tags": [],
                     "private": False,
                 }
                 self.answer(200, json.dumps(body).encode(), {"Content-Type": "application/json"})
+
+        def listed(self, name: str, file: RemoteFile) -> dict[str, Any]:
+            lfs = {"size": file.num_bytes, "sha256": hub.sha256.get(name), "pointerSize": 134}
+            return {"size": file.num_bytes} | ({"lfs": lfs} if name in hub.sha256 else {})
 
         def resolve(self, repo: str, revision: str, name: str) -> None:
             if not self.known(repo, revision):
@@ -127,8 +144,11 @@ def _handler(hub: FakeHub) -> type[BaseHTTPRequestHandler]:  # noqa: C901
                 hub.refused.append((name, start, end))
                 return self.answer(403, b"payload")
             headers = {"Content-Range": f"bytes {start}-{end - 1}/{file.num_bytes}"} if status == 206 else {}
+            headers |= {"ETag": f'"{zlib.crc32(file.head):08x}-{file.num_bytes}"', "X-Repo-Commit": hub.commit}
             cut = end if hub.cuts_after is None else min(end, start + hub.cuts_after)
             cut = min(cut, start + 16_000_000)  # a whole answer is never sent in full
+            if self.command == "HEAD":
+                return self.answer(status, b"", headers | {"Accept-Ranges": "bytes"}, end - start)
             hub.sent.append((name, start, cut))
             return self.answer(status, file.content(start, cut), headers, end - start)
 

@@ -75,6 +75,12 @@ PURE = [
     "report.html_pieces", "report.key_figure", "report.table", "report.verify_html", "report.wording",
     "report.picture", "report.plan_cost_report", "report.plan_interval_report", "report.plan_json", "report.plan_report",
 ]  # fmt: skip
+PURE += ["labs.settings", "labs.checks", "labs.head"]
+PURE += [
+    ".".join(path.relative_to(SOURCE).with_suffix("").parts)
+    for pattern in ("labs/*/request.py", "labs/*/result.py", "report/lab_*.py", "charts/lab_*.py")
+    for path in sorted(SOURCE.glob(pattern))
+]
 
 BLOCKED_IMPORTS = """
 import sys

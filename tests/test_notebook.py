@@ -11,9 +11,11 @@ from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.measure.store import RunFolder
 from inference_bench.notebook import show
 from inference_bench.report.json_result import verify_json
+from inference_bench.report.lab_page import lab_text
 from inference_bench.report.text_result import verify_text
 from inference_bench.report.verify_html import verify_html
 from inference_bench.verify.saved import save_json, save_page, save_text
+from labs.made_page import MadeResult, made
 from report.closed_loop_sample import hostile_loop, whole_loop
 from report.pages import Page, require_a_page_that_stands_alone
 
@@ -133,3 +135,22 @@ def test_a_page_that_is_a_link_out_of_the_folder_is_refused(tmp_path: Path) -> N
     (folder / "report.html").symlink_to(elsewhere)
     with pytest.raises(RunFolderError, match="leads out of the folder"):
         show(folder)
+
+
+def test_a_lab_s_result_is_its_page_and_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = made()
+    monkeypatch.setattr("inference_bench.report.lab_cache.lab_page", lambda _result: page)
+    shown = show(MadeResult(page.head, page.checks), height_px=500)
+    title, document, style = framed(shown._repr_html_())
+    assert (title, repr(shown)) == ("lab cache", lab_text(page))
+    assert "height:500px" in style
+    assert "inference-bench lab cache --quick" in document.replace("</span> <span>", " ")
+    require_a_page_that_stands_alone(document.replace('href="about:srcdoc#', 'href="#'))
+
+
+def test_a_result_with_a_hostile_model_stays_inside_the_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    page = made('"><script>alert(1)</script><img src=x>')
+    monkeypatch.setattr("inference_bench.report.lab_cache.lab_page", lambda _result: page)
+    cell = show(MadeResult(page.head, page.checks))._repr_html_()
+    assert [tag for tag, _ in Page(cell).tags] == ["iframe"]
+    assert "<script" not in framed(cell)[1]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import inference_bench
+from inference_bench.cli.lab_options import LABS as LAB_COMMANDS
 
 ROOT = Path(__file__).parent.parent
 
@@ -19,6 +20,8 @@ def test_the_version_is_the_installed_one() -> None:
 
 @pytest.mark.parametrize("name", [name for name in inference_bench.__all__ if name != "__version__"])
 def test_every_public_name_is_a_documented_call_or_type(name: str) -> None:
+    if name.startswith("lab_"):
+        pytest.importorskip("torch", reason="torch (extra labs) is not installed")
     assert getattr(inference_bench, name).__doc__
 
 
@@ -31,6 +34,29 @@ def test_importing_the_package_loads_none_of_its_modules() -> None:
     code = "import sys, inference_bench; print(*[name for name in sys.modules if name.startswith('inference_bench')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["inference_bench"]
+
+
+LABS = [name for name in inference_bench.__all__ if name.startswith("lab_")]
+
+
+def test_every_lab_is_a_public_call_with_its_request() -> None:
+    assert sorted(LABS) == sorted(f"lab_{lab}" for lab in LAB_COMMANDS)
+    for name in LABS:
+        assert f"{name.removeprefix('lab_').capitalize()}Request" in inference_bench.__all__
+
+
+@pytest.mark.parametrize("name", LABS)
+def test_a_lab_without_pytorch_says_what_to_install(name: str) -> None:
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import inference_bench as it\n"
+        f"request = getattr(it, {name.removeprefix('lab_').capitalize() + 'Request'!r})(it.LabSettings(is_quick=True))\n"
+        f"try: it.{name}(request)\n"
+        "except ImportError as error: print(type(error).__name__, error)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.startswith("MissingExtraError ")
+    assert "pip install 'inference-bench[labs]'" in done.stdout
 
 
 def test_the_python_in_the_readme_runs() -> None:

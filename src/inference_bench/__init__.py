@@ -16,6 +16,19 @@ if TYPE_CHECKING:
     from inference_bench.facts.load import known_model as known_model
     from inference_bench.facts.load import load_hardware as load_hardware
     from inference_bench.facts.load import load_model as load_model
+    from inference_bench.labs.batch.flow import run_lab as lab_batch  # noqa: F401  # six of that name
+    from inference_bench.labs.batch.request import BatchRequest as BatchRequest
+    from inference_bench.labs.cache.flow import run_lab as lab_cache  # noqa: F401  # six of that name
+    from inference_bench.labs.cache.request import CacheRequest as CacheRequest
+    from inference_bench.labs.grammar.flow import run_lab as lab_grammar  # noqa: F401  # six of that name
+    from inference_bench.labs.grammar.request import GrammarRequest as GrammarRequest
+    from inference_bench.labs.machine.flow import run_lab as lab_machine  # noqa: F401  # six of that name
+    from inference_bench.labs.machine.request import MachineRequest as MachineRequest
+    from inference_bench.labs.quantise.flow import run_lab as lab_quantise  # noqa: F401  # six of that name
+    from inference_bench.labs.quantise.request import QuantiseRequest as QuantiseRequest
+    from inference_bench.labs.settings import LabSettings as LabSettings
+    from inference_bench.labs.speculate.flow import run_lab as lab_speculate  # noqa: F401  # six of that name
+    from inference_bench.labs.speculate.request import SpeculateRequest as SpeculateRequest
     from inference_bench.loadtest.capacity import Limits as Limits
     from inference_bench.loadtest.capacity_run import measure_capacity as measure_capacity
     from inference_bench.loadtest.capacity_search import SearchPlan as SearchPlan
@@ -50,6 +63,19 @@ _HOME = {
     "known_model": "facts.load",
     "load_hardware": "facts.load",
     "load_model": "facts.load",
+    "lab_batch": "labs.batch.flow:run_lab",
+    "BatchRequest": "labs.batch.request",
+    "lab_cache": "labs.cache.flow:run_lab",
+    "CacheRequest": "labs.cache.request",
+    "lab_grammar": "labs.grammar.flow:run_lab",
+    "GrammarRequest": "labs.grammar.request",
+    "lab_machine": "labs.machine.flow:run_lab",
+    "MachineRequest": "labs.machine.request",
+    "lab_quantise": "labs.quantise.flow:run_lab",
+    "QuantiseRequest": "labs.quantise.request",
+    "lab_speculate": "labs.speculate.flow:run_lab",
+    "SpeculateRequest": "labs.speculate.request",
+    "LabSettings": "labs.settings",
     "Limits": "loadtest.capacity",
     "measure_capacity": "loadtest.capacity_run",
     "SearchPlan": "loadtest.capacity_search",
@@ -78,6 +104,7 @@ _HOME = {
     "read_trace": "workload",
     "reference_workload": "workload",
 }
+_LAB = "lab_"
 __all__ = ["__version__", *_HOME]
 
 
@@ -87,5 +114,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
+    if name.startswith(_LAB):  # by way of what says which package a lab lacks
+        return import_module(f"{__name__}.labs.model").load_flow(name.removeprefix(_LAB)).run_lab
     module, _, own_name = _HOME[name].partition(":")
     return getattr(import_module(f"{__name__}.{module}"), own_name or name)

@@ -171,7 +171,7 @@ class _Repository:
 
     def file_names(self) -> tuple[str, ...]:
         """Every file of the repository."""
-        with _hub_errors(self.hub_id, "its list of files"):
+        with hub_errors(self.hub_id, "its list of files"):
             info = self._api.model_info(self.hub_id.repo, revision=self.hub_id.revision, timeout=_TIMEOUT_S)
         names = tuple(getattr(file, "rfilename", None) for file in info.siblings or ())
         return tuple(name for name in names if isinstance(name, str))
@@ -237,7 +237,7 @@ class _RemoteFile:
         last = offset + num_bytes - 1
         headers = build_hf_headers() | {"Range": f"bytes={offset}-{last}", "Accept-Encoding": "identity"}
         with (
-            _hub_errors(self.hub_id, self.name),
+            hub_errors(self.hub_id, self.name),
             http_stream_backoff("GET", self.url, headers=headers, timeout=_TIMEOUT_S, max_retries=_RETRIES) as response,
         ):
             if response.status_code == 416:  # past the end
@@ -289,7 +289,7 @@ class _RemoteFile:
 
 
 @contextmanager
-def _hub_errors(hub_id: HubId, what: str) -> Iterator[None]:
+def hub_errors(hub_id: HubId, what: str) -> Iterator[None]:
     """Whatever the hub, the network or their client raises, as one of our errors on one line."""
     from huggingface_hub import errors
 

@@ -1,6 +1,6 @@
 """How does a finished run look in a notebook? Its whole page inside a cell, apart from everything else on it.
 
-In:   a VerifyResult, or the folder of a finished run of `verify` or `load`
+In:   a VerifyResult, the result of any lab, or the folder of a finished run of `verify` or `load`
 Out:  an object with `_repr_html_`, as Jupyter, marimo and VS Code ask for, and the text of a terminal
 Leaves out: what the page says (report), measuring (verify)
 Read next by: whoever works in a notebook.
@@ -15,13 +15,16 @@ import html
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.files import require_file_name, shown_name
+from inference_bench.labs.head import LabHead
 from inference_bench.render import svg_or_none
 from inference_bench.report.html_pieces import POLICY
+from inference_bench.report.lab_page import LabPage, lab_html, lab_text, repeated
 from inference_bench.report.saved_load import saved_load, saved_text
 from inference_bench.report.text import printable, wrap
 from inference_bench.report.text_result import verify_text
@@ -62,18 +65,26 @@ class Shown:
         return self.text
 
 
-def show(run: VerifyResult | str | os.PathLike[str], height_px: int = _HEIGHT_PX) -> Shown:
+def show(run: Any, height_px: int = _HEIGHT_PX) -> Shown:
     """A finished run for the last line of a notebook cell.
 
-    Where:   run is what verify_server gave, or the folder of a run
+    Where:   run is what verify_server or a lab gave, or the folder of a run
     Raises:  RunFolderError for a folder that holds no run; RequestError for what names no run, and a height that no cell has
     """
     _require_height(height_px)
     if isinstance(run, VerifyResult):
         title = printable(f"{run.model.spec.name} on {run.machine.name}")
         return Shown(title, verify_text(run), verify_html(run, svg_or_none()), height_px)
+    if isinstance(head := getattr(run, "head", None), LabHead):
+        return _lab(run, head, height_px)
     folder = _folder(run)
     return Shown(printable(f"run {folder.name}"), _text(folder), _page(folder), height_px)
+
+
+def _lab(result: object, head: LabHead, height_px: int) -> Shown:
+    """A lab's result: its page, and its text."""
+    page: LabPage = import_module(f"inference_bench.report.lab_{head.lab}").lab_page(result)
+    return Shown(printable(f"lab {head.lab}"), lab_text(page), lab_html(page, repeated(head), svg_or_none()), height_px)
 
 
 def _require_height(height_px: object) -> None:
@@ -95,7 +106,7 @@ def _folder(run: object) -> Path:
         named = None
     if not isinstance(named, str) or "\0" in named:
         raise RequestError(
-            f"a run is what verify_server gave, or the path of a run folder; this is a {type(run).__name__}: "
+            f"a run is what verify_server or a lab gave, or the path of a run folder; this is a {type(run).__name__}: "
             f"{shown_name(printable(repr(run)))}"
         )
     require_file_name(named, "run folder")

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from inference_bench.cli.lab_options import LABS
 from inference_bench.cli.main import build_parser, main
 from inference_bench.cli.output import print_json
 from shapes import REFERENCE_CONFIG
@@ -239,8 +240,9 @@ def test_a_dead_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]
 def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     choices = next(action.choices for action in build_parser()._actions if action.dest == "command")
     assert choices is not None
-    commands = [*([name] for name in choices if name != "page"), ["page", "build"], ["page", "serve"]]
-    for words in commands:
+    commands = [[name] for name in choices if name not in ("page", "lab")]
+    inner = [["page", "build"], ["page", "serve"], *(["lab", lab] for lab in LABS)]
+    for words in commands + inner:
         with pytest.raises(SystemExit) as caught:
             main([*words, "--help"])
         assert caught.value.code == 0

@@ -7,11 +7,20 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
-from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, StorageError, UnknownNameError
+from inference_bench.engines.llama_cpp_host import build_params
+from inference_bench.errors import (
+    InferenceBenchError,
+    MissingExtraError,
+    RequestError,
+    ServerStartError,
+    StorageError,
+    UnknownNameError,
+)
 
 CONFIG = HostConfig("model.gguf", "model", context_tokens_total=512, num_slots=1, num_threads=1)
 
@@ -64,6 +73,33 @@ def test_an_unknown_cache_format_is_refused_with_the_known_ones(model: Path, tmp
 def test_a_count_the_engine_cannot_hold_is_refused(model: Path, tmp_path: Path, field: str, value: int) -> None:
     with pytest.raises(RequestError, match=f"{field} {value} is outside"):
         start(replace(CONFIG, model_path=str(model), **{field: value}), tmp_path)
+
+
+@pytest.mark.usefixtures("_engine_there")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"speculation": "magic"}, "speculation 'magic' is not one of llama.cpp's; use ngram_simple"),
+        ({"speculation": "draft_simple"}, "speculation draft_simple needs a draft model"),
+        ({"speculation": "ngram_simple", "speculation_draft_path": "d"}, "ngram_simple takes no draft model"),
+        ({"speculation": "ngram_simple", "speculation_tokens": 0}, "speculation_tokens 0 is outside"),
+        ({"speculation": "draft_simple", "speculation_draft_path": "absent.gguf"}, "there is no draft model at absent"),
+    ],
+)
+def test_a_speculation_that_cannot_be_is_refused(model: Path, tmp_path: Path, asked: Any, said: str) -> None:
+    with pytest.raises(InferenceBenchError, match=said):
+        start(replace(CONFIG, model_path=str(model), **asked), tmp_path)
+
+
+def test_the_engines_own_parameters_say_how_it_drafts() -> None:
+    xllamacpp = pytest.importorskip("xllamacpp")
+    plain = build_params(CONFIG, xllamacpp).speculative
+    asked = replace(CONFIG, speculation="ngram_simple", speculation_tokens=4, speculation_match_tokens=3)
+    drafting = build_params(asked, xllamacpp).speculative
+    kinds = xllamacpp.common_speculative_type
+    assert list(plain.types) == [kinds.COMMON_SPECULATIVE_TYPE_NONE]
+    assert list(drafting.types) == [kinds.COMMON_SPECULATIVE_TYPE_NGRAM_SIMPLE]
+    assert (drafting.ngram_simple.size_m, drafting.ngram_simple.size_n) == (4, 3)
 
 
 @pytest.mark.usefixtures("_engine_there")

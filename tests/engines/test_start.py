@@ -69,6 +69,13 @@ def test_the_context_of_one_sequence_is_shared_out_over_the_slots_of_llama_cpp(c
     ]
 
 
+def test_the_speculation_of_the_embedded_engine_is_set_by_flags(configs: list[Any]) -> None:
+    flags = {"speculation": "ngram_simple", "speculation_tokens": 4, "speculation_match_tokens": 3}
+    start_engine("llama.cpp", Path("m"), EngineSettings(flags=flags), log_path=LOG)
+    (config,) = configs
+    assert (config.speculation, config.speculation_tokens, config.speculation_match_tokens) == ("ngram_simple", 4, 3)
+
+
 def test_what_is_not_said_is_left_to_the_engine(configs: list[Any]) -> None:
     for engine in ENGINES:
         start_engine(engine, Path("/models/m"), log_path=LOG)
@@ -136,7 +143,7 @@ def test_keys_and_values_in_two_formats_are_refused_where_they_are_stored_alike(
 
 
 def test_the_embedded_engine_has_no_other_flags(configs: list[Any]) -> None:
-    for flags in ({"mlock": True}, {"swa_full": "yes"}):
+    for flags in ({"mlock": True}, {"swa_full": "yes"}, {"speculation_tokens": "4"}, {"speculation_tokens": True}):
         with pytest.raises(RequestError, match="takes no flag"):
             start_engine("llama.cpp", Path("m"), EngineSettings(flags=flags), log_path=LOG)
 

@@ -5,12 +5,13 @@ Out:  the tensor's bytes in that format; or its rows as float32
 Leaves out: which format a tensor gets (see plan), and where the bytes go
 Read next by: gguf_file, hugging_face_tensors.
 
-A tensor that has its format already is copied as it stands. Blocks are those of the gguf package, which are ggml's own.
+A tensor that has its format already is copied as it stands. Blocks are those of the gguf package, which are ggml's own, unless
+another encoder is given: ggml's own library, say (labs.quantise.engine_quants), which knows more formats.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, Self
@@ -25,6 +26,8 @@ from inference_bench.units import MEBI
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+    Encoder = Callable[[NDArray[np.float32], NumberFormat, str], NDArray[Any]]
 
 _CHUNK_VALUES: Final = 8 * MEBI  # numbers held as float32 at once
 _LARGEST_HALF: Final = 65504.0
@@ -48,10 +51,11 @@ def require_libraries() -> None:
 
 
 class TensorReader:
-    """The tensors of one open file."""
+    """The tensors of one open file; encoder makes the bytes of those that are stored anew."""
 
-    def __init__(self, source: ConversionSource) -> None:
+    def __init__(self, source: ConversionSource, encoder: Encoder | None = None) -> None:
         self._source = source
+        self._encode = encoder or encode
         self._file: BinaryIO = _opened(source.path)
 
     def __enter__(self) -> Self:
@@ -69,9 +73,10 @@ class TensorReader:
         """
         same = plan.source.number_format is plan.target
         for raw in self._pieces(plan.stored, plan.source):
-            yield (
-                raw if same else encode(self._decode(raw, plan.stored, plan.source), plan.target, plan.stored.name).data
-            )
+            if same:
+                yield raw
+            else:
+                yield self._encode(self._decode(raw, plan.stored, plan.source), plan.target, plan.stored.name).data
 
     def rows(self, stored: GGUFTensor, source: StoredTensor, whole: bool = False) -> Iterator[NDArray[np.float32]]:
         """The tensor as float32, in pieces of whole rows, or in one.

@@ -29,7 +29,7 @@ HUGGING_FACE: Final = "hf"
 TARGETS: Final = (*GGUF_FORMATS, HUGGING_FACE)
 
 _TABLE_FORMAT: Final = "q8_0"  # of the input table and the head, where the format asked for is coarser
-_COARSE: Final = ("q4_0", "q4_1")
+_COARSE: Final = ("q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4")
 _IN_32_BITS: Final = "fp32"
 
 

@@ -29,7 +29,7 @@ from inference_bench.engines.llama_cpp_host import HostConfig
 from inference_bench.engines.llama_cpp_log import find_failure, find_last_line, parse_llama_cpp_log
 from inference_bench.engines.process import ServerProcess
 from inference_bench.engines.startup import EngineWords, StartedServer, Startup
-from inference_bench.errors import MissingExtraError, ServerStartError, UnknownNameError
+from inference_bench.errors import MissingExtraError, RequestError, ServerStartError, UnknownNameError
 from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.target import Target
 
@@ -43,12 +43,16 @@ __all__ = [
 KV_CACHE_TYPES: Final = ("f32", "f16", "bf16", "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl")
 """Number formats that llama.cpp takes for keys and values (its common/arg.cpp, kv_cache_types)."""
 
+SPECULATIONS: Final = ("ngram_simple", "ngram_map_k", "ngram_map_k4v", "draft_simple")
+"""How llama.cpp drafts (its common/common.h, common_speculative_type): from the context, or by a model of its own."""
+
 MAX_SLOTS: Final = 256
 """Sequences that llama.cpp computes together (its src/llama-cparams.h, LLAMA_MAX_SEQ)."""
 
 MAX_THREADS: Final = 512
 """Threads that it computes with (its ggml/include/ggml.h, GGML_MAX_N_THREADS)."""
 
+_MAX_SPECULATED: Final = 512
 _STARTUP_TIMEOUT_S: Final = 180.0
 _ASK_S: Final = 10.0
 _ENDS_S: Final = 0.1
@@ -117,10 +121,31 @@ def check_llama_cpp(config: HostConfig) -> None:
             raise UnknownNameError(
                 f"{name} {value!r} is not a cache format of llama.cpp; use {', '.join(KV_CACHE_TYPES)}"
             )
+    _check_speculation(config)
     check_counts("llama.cpp", {"num_slots": config.num_slots}, MAX_SLOTS)
     check_counts("llama.cpp", {"num_threads": config.num_threads}, MAX_THREADS)
     names = ("context_tokens_total", "max_batch_tokens", "max_micro_batch_tokens")
     check_counts("llama.cpp", {name: getattr(config, name) for name in names})
+
+
+def _check_speculation(config: HostConfig) -> None:
+    if config.speculation is None:
+        return
+    if config.speculation not in SPECULATIONS:
+        raise UnknownNameError(
+            f"speculation {config.speculation[:60]!r} is not one of llama.cpp's; use {', '.join(SPECULATIONS)}"
+        )
+    counts = {name: getattr(config, name) for name in ("speculation_tokens", "speculation_match_tokens")}
+    check_counts("llama.cpp", counts, _MAX_SPECULATED)
+    has_draft = config.speculation_draft_path is not None
+    if has_draft != config.speculation.startswith("draft"):
+        raise RequestError(
+            f"speculation {config.speculation} {'takes no' if has_draft else 'needs a'} draft model; a draft model goes with draft_simple"
+        )
+    if has_draft and not Path(str(config.speculation_draft_path)).is_file():
+        raise ServerStartError(
+            f"there is no draft model at {config.speculation_draft_path}; give the path of a .gguf file"
+        )
 
 
 def _command(config: HostConfig) -> list[str]:
@@ -172,7 +197,10 @@ def _settings_figures(config: HostConfig) -> EngineFigures:
     """What the server was started with and does not print."""
     read_from = dict.fromkeys(("prefix_cache", "num_threads", "speculation"), "the settings it was started with")
     return EngineFigures(
-        prefix_cache=config.prompt_caching, num_threads=config.num_threads, speculation="none", read_from=read_from
+        prefix_cache=config.prompt_caching,
+        num_threads=config.num_threads,
+        speculation=config.speculation or "none",
+        read_from=read_from,
     )
 
 
@@ -180,6 +208,8 @@ def _started_identity(config: HostConfig, model_sha256: str, build: str | None) 
     settings = asdict(config)
     for elsewhere in ("model_path", "model_name", "port"):
         del settings[elsewhere]
+    if config.speculation_draft_path is not None:
+        settings["speculation_draft_path"] = Path(config.speculation_draft_path).name
     return EngineIdentity(
         name="llama.cpp",
         source="started by this program",

@@ -30,7 +30,9 @@ class HostConfig:
     """How one server is set up; every field ends in a setting of llama.cpp.
 
     Where:    `context_tokens_total` None is the length the model was trained for; `flash_attention` None lets the
-              engine choose, `port` None the system; `prompt_caching` is only the default of requests that do not say
+              engine choose, `port` None the system; `prompt_caching` is only the default of requests that do not say;
+              `speculation` is how the engine drafts, None: not at all; of it, how many tokens at most, how long an n-gram has
+              to match, and the draft model's file
     """
 
     model_path: str
@@ -47,6 +49,10 @@ class HostConfig:
     max_micro_batch_tokens: int = 512
     prompt_caching: bool = False
     port: int | None = None
+    speculation: str | None = None
+    speculation_tokens: int | None = None
+    speculation_match_tokens: int | None = None
+    speculation_draft_path: str | None = None
 
     def to_json(self) -> str:
         """One line, for the command line of the process."""
@@ -81,7 +87,24 @@ def build_params(config: HostConfig, xllamacpp: Any) -> Any:
     params.ui = False
     params.endpoint_metrics = params.endpoint_slots = True
     params.verbosity = _LOG_BUFFER_SIZES
+    if config.speculation is not None:
+        _speculate(config, params.speculative, xllamacpp)
     return params
+
+
+def _speculate(config: HostConfig, speculative: Any, xllamacpp: Any) -> None:
+    """Turn on the engine's own speculation; an n-gram's draft is its m tokens that followed n, a model's its longest."""
+    kind = f"COMMON_SPECULATIVE_TYPE_{str(config.speculation).upper()}"
+    speculative.types = [getattr(xllamacpp.common_speculative_type, kind)]
+    ngram = getattr(speculative, str(config.speculation), None)
+    if config.speculation_tokens is not None:
+        speculative.draft.n_max = config.speculation_tokens
+        if ngram is not None:
+            ngram.size_m = config.speculation_tokens
+    if config.speculation_match_tokens is not None and ngram is not None:
+        ngram.size_n = config.speculation_match_tokens
+    if config.speculation_draft_path is not None:
+        speculative.draft.mparams.path = config.speculation_draft_path
 
 
 def _flash_attention_type(wanted: bool | None, xllamacpp: Any) -> Any:

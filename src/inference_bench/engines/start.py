@@ -184,13 +184,24 @@ def _llama_cpp_config(settings: EngineSettings, model_path: Path) -> HostConfig:
     return replace(config, **{name: value for name, value in given.items() if value is not None})
 
 
+_LLAMA_CPP_FLAGS: Final[Mapping[str, type]] = MappingProxyType(
+    {
+        "swa_full": bool,
+        "speculation": str,
+        "speculation_tokens": int,
+        "speculation_match_tokens": int,
+        "speculation_draft_path": str,
+    }
+)
+_FLAG_WORDS: Final = MappingProxyType({bool: "on or off", str: "a text", int: "a whole number"})
+
+
 def _llama_cpp_flags(flags: Mapping[str, FlagValue]) -> dict[str, FlagValue]:
-    """The embedded server has no command line; of its other settings one is carried over."""
+    """The embedded server has no command line; of its other settings these are carried over."""
     for name, value in flags.items():
-        if name != "swa_full" or not isinstance(value, bool):
-            raise RequestError(
-                f"the embedded llama.cpp takes no flag {name[:60]!r} with {value!r}; it takes swa_full, on or off"
-            )
+        if name not in _LLAMA_CPP_FLAGS or type(value) is not _LLAMA_CPP_FLAGS[name]:
+            allowed = ", ".join(f"{known} ({_FLAG_WORDS[kind]})" for known, kind in _LLAMA_CPP_FLAGS.items())
+            raise RequestError(f"the embedded llama.cpp takes no flag {name[:60]!r} with {value!r}; it takes {allowed}")
     return dict(flags)
 
 

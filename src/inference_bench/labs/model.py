@@ -9,14 +9,20 @@ Read next by: the flow of every lab but machine.
 from __future__ import annotations
 
 import importlib
-import os
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from inference_bench.errors import MissingExtraError, ModelFileError
+from inference_bench.errors import InferenceBenchError, MissingExtraError, ModelFileError
+from inference_bench.facts.fields import parse_json_object
+from inference_bench.facts.model_files import CONFIG_NAME, read_text
 from inference_bench.facts.models import ModelSpec
+from inference_bench.files import shown_name
 from inference_bench.labs.settings import FLOAT32
 from inference_bench.labs.subject import LabSubject
 
@@ -70,51 +76,108 @@ def require_packages(*besides: str) -> None:
             raise MissingExtraError(f"the labs need {package} ({error}); install it with: {INSTALL}") from error
 
 
+def load_flow(lab: str) -> ModuleType:
+    """The module whose run_lab is the lab.
+
+    Raises:  MissingExtraError where a package that it is written with is not installed, or cannot be loaded
+    """
+    try:
+        return importlib.import_module(f"inference_bench.labs.{lab}.flow")
+    except InferenceBenchError:
+        raise
+    except (ImportError, OSError) as error:  # a library of the system that PyTorch lacks is an OSError
+        if str(getattr(error, "name", None)).startswith(
+            "inference_bench"
+        ):  # a mistake of this program, which no package mends
+            raise
+        raise MissingExtraError(
+            f"the lab {lab} cannot be loaded ({error}); install what it needs with: {INSTALL}"
+        ) from error
+
+
 def load_model(subject: LabSubject, dtype: str = FLOAT32, *, say: Callable[[str], None] | None = None) -> LabModel:
-    """The model and its tokenizer, from the folder alone; nothing is looked up anywhere.
+    """The model and its tokenizer, from the folder alone; nothing is looked up anywhere, and no code of the folder is run.
 
     Raises:  MissingExtraError; ModelFileError for weights or a tokenizer that do not go together, or cannot be read
     """
-    os.environ.setdefault("HF_HUB_OFFLINE", "1")
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     if say is not None:
         say(f"loading {subject.identity.name}")
-    require_packages()
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the libraries' own deprecations; what goes wrong raises
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(subject.folder, local_files_only=True, trust_remote_code=False)
-            network = AutoModelForCausalLM.from_pretrained(
-                subject.folder,
-                dtype=getattr(torch, dtype),
-                attn_implementation="sdpa",
-                local_files_only=True,
-                trust_remote_code=False,
-                use_safetensors=True,
-            )
-        except Exception as error:  # whatever a broken folder makes them raise
-            reason = " ".join(str(error).split())[:200]
-            raise ModelFileError(
-                f"{subject.folder.name} cannot be loaded ({type(error).__name__}): {reason}"
-            ) from error
-    require_own_tokenizer(len(tokenizer), int(network.get_input_embeddings().weight.shape[0]), subject.folder.name)
+        require_packages()
+        with _quiet_transformers():
+            _require_known_design(subject.folder)
+            try:
+                tokenizer, network = _read(subject.folder, dtype)
+            except Exception as error:  # whatever a broken folder makes them raise
+                reason = " ".join(str(error).split())[:200]
+                raise ModelFileError(
+                    f"{subject.folder.name} cannot be loaded ({type(error).__name__}): {reason}"
+                ) from error
+    num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
+    require_own_tokenizer(num_ids, int(network.get_input_embeddings().weight.shape[0]), subject.identity.name)
     return LabModel(network.eval(), tokenizer, subject.spec, subject, dtype)
 
 
-def require_own_tokenizer(num_tokens: int, num_rows: int, name: str) -> None:
-    """Refuse a tokenizer that knows ids which the model has no row for.
+def _read(folder: Path, dtype: str) -> tuple[Any, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    network = AutoModelForCausalLM.from_pretrained(
+        folder,
+        dtype=getattr(torch, dtype),
+        attn_implementation="sdpa",
+        local_files_only=True,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    return tokenizer, network
+
+
+def _require_known_design(folder: Path) -> None:
+    """Refuse a model that Transformers has no class of its own for; code that lies beside the weights is never run.
+
+    Raises:  ModelConfigError, ModelFileError
+    """
+    from transformers import CONFIG_MAPPING
+
+    config = parse_json_object(read_text(folder / CONFIG_NAME), CONFIG_NAME)
+    design = config.get("model_type")
+    if design in CONFIG_MAPPING:
+        return
+    own = ", and the code that its auto_map names is not run" if config.get("auto_map") else ""
+    raise ModelFileError(
+        f"Transformers {version('transformers')} does not know the model type {shown_name(str(design))!r} of {folder.name}{own}; "
+        "give a model of a type that it knows"
+    )
+
+
+@contextmanager
+def _quiet_transformers() -> Iterator[None]:
+    """Transformers without its remarks and bars, for as long as this takes."""
+    from transformers.utils import logging
+
+    level, has_bar = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if has_bar:
+            logging.enable_progress_bar()
+
+
+def require_own_tokenizer(num_ids: int, num_rows: int, name: str) -> None:
+    """Refuse a tokenizer that knows ids which the model has no row for, or one that leaves most of its rows without an id.
+
+    Where:   num_ids is one more than the largest id; models are padded by some hundred rows, never by half of them
     Raises:  ModelFileError
     """
-    if num_tokens > num_rows:
+    if num_ids > num_rows or 2 * num_ids < num_rows:
         raise ModelFileError(
-            f"the tokenizer of {name} knows {num_tokens} tokens and the model has rows for {num_rows}; it is not this model's"
+            f"the tokenizer of {name} has {num_ids} ids and the model {num_rows} rows for them; it is not this model's"
         )
 
 

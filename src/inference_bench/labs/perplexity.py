@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from inference_bench.errors import MeasurementError
 from inference_bench.labs.windows import Windows
+
+_MOST_LOSS: Final = 700.0  # exp of which is still a float
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,5 +67,10 @@ def pooled(window_losses: list[float], scored_per_window: int) -> Perplexity:
     if not math.isfinite(mean):
         raise MeasurementError(
             "the model gave a loss that is not a number; its weights or the change made to them are broken"
+        )
+    if mean > _MOST_LOSS:
+        raise MeasurementError(
+            f"the model's mean loss is {mean:.4g} nats a token, whose perplexity is larger than any number here; its weights or the change "
+            "made to them are broken"
         )
     return Perplexity(math.exp(mean), mean, scored, len(window_losses), tuple(window_losses))

@@ -64,7 +64,8 @@ class LabSession:
             started_at=self.started_at,
             elapsed_s=time.perf_counter() - self.started_s,
             peak_memory_bytes=peak_memory_bytes(),
-            machine=f"{identity.cpu_model or identity.architecture}, {identity.num_usable_cores} core(s)",
+            machine=f"{identity.cpu_model or identity.architecture}, {identity.num_usable_cores} core"
+            f"{'' if identity.num_usable_cores == 1 else 's'}",
             num_threads=self.num_threads,
             load_average_1min=identity.load_average_1min,
             subject=self.subject,

@@ -10,6 +10,7 @@ Nothing that comes with a model is run: weights are read from safetensors alone,
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from inference_bench.convert.plan import HUGGING_FACE
 from inference_bench.engines.embedded_model import ensure_embedded_model
 from inference_bench.engines.model_files import hash_model
 from inference_bench.errors import ModelConfigError, ModelFileError, RequestError, UnknownNameError
-from inference_bench.facts.model_files import CONFIG_NAME
+from inference_bench.facts.model_files import CONFIG_NAME, load_model_path
 from inference_bench.facts.models import ModelSpec
-from inference_bench.hub import parse_hub_id
+from inference_bench.files import require_file_name, shown_name
+from inference_bench.hub import HubId, parse_hub_id
 from inference_bench.labs.head import SubjectIdentity
-from inference_bench.labs.hub_folder import fetch_hub_folder
+from inference_bench.labs.hub_folder import TOKENIZER_NAME, fetch_hub_folder
 from inference_bench.labs.session import LabSession
 from inference_bench.labs.settings import BFLOAT16, LabSettings
 from inference_bench.measure.files import sha256_of_file
@@ -59,21 +61,46 @@ def find_subject(session: LabSession) -> LabSubject:
 
 
 def _find(settings: LabSettings, session: LabSession) -> LabSubject:
+    hub_id = None if settings.model is None else _hub_id(settings.model)
+    if hub_id is None and settings.revision is not None:
+        raise RequestError(
+            f"a revision pins a model on the hub; {shown_name(settings.model or '')!r} is none, so leave it out"
+        )
+    if hub_id is not None:
+        return _fetched(hub_id, settings, session)
     if settings.model is None:
         embedded = ensure_embedded_model(session.say)
         return _converted(embedded.path, embedded.sha256, embedded.name, embedded.source, session)
     path = Path(settings.model)
     if path.is_dir():
         return _folder(path, path.resolve().name, "a folder", None, session)
-    if path.suffix == ".gguf" and path.is_file():
-        return _converted(path, sha256_of_file(path), path.stem, path.name, session)
-    hub_id = parse_hub_id(settings.model)
-    if hub_id is None or hub_id.file is not None or path.exists():
+    return _converted(path, sha256_of_file(path), path.stem, path.name, session)
+
+
+def _hub_id(model: str) -> HubId | None:
+    """The model's name on the hub; None for one that is on this machine, which goes before any name.
+
+    Raises:  UnknownNameError for what is neither
+    """
+    path = Path(require_file_name(model, "model"))
+    if path.is_dir() or (path.suffix == ".gguf" and path.is_file()):
+        return None
+    hub_id = parse_hub_id(model)
+    if hub_id is None or hub_id.file is not None or os.path.lexists(path):
         raise UnknownNameError(
-            f"{settings.model[:120]!r} is no model that a lab can load; give a folder with config.json, safetensors and tokenizer.json, "
+            f"{shown_name(model)!r} is no model that a lab can load; give a folder with config.json, safetensors and tokenizer.json, "
             "a .gguf file, or a hub id such as org/name"
         )
-    fetched = fetch_hub_folder(hub_id, settings.revision, session.say)
+    return hub_id
+
+
+def _fetched(hub_id: HubId, settings: LabSettings, session: LabSession) -> LabSubject:
+    """A model of the hub, refused before it is downloaded where it would not fit."""
+
+    def require(spec: ModelSpec) -> None:
+        _require_room(hub_id.repo, count_params(spec).total, session)
+
+    fetched = fetch_hub_folder(hub_id, settings.revision, session.say, require)
     return _folder(fetched.folder, hub_id.repo, f"Hugging Face hub, {hub_id.repo}", fetched.revision, session)
 
 
@@ -85,15 +112,13 @@ def _converted(gguf: Path, sha256: str, name: str, source: str, session: LabSess
 
 
 def _folder(folder: Path, name: str, source: str, revision: str | None, session: LabSession) -> LabSubject:
-    from inference_bench.facts.model_files import load_model_path
-
     if not (folder / CONFIG_NAME).is_file():
         raise ModelConfigError(
             f"{folder.name} holds no {CONFIG_NAME}; a lab needs it beside the weights and tokenizer.json"
         )
-    if not (folder / "tokenizer.json").is_file():
+    if not (folder / TOKENIZER_NAME).is_file():
         raise ModelFileError(
-            f"{folder.name} holds no tokenizer.json; a lab needs the model's own tokenizer, in that form"
+            f"{folder.name} holds no {TOKENIZER_NAME}; a lab needs the model's own tokenizer, in that form"
         )
     loaded = load_model_path(folder)
     if loaded.tensors is None:
@@ -109,16 +134,22 @@ def _folder(folder: Path, name: str, source: str, revision: str | None, session:
     return LabSubject(folder, loaded.spec, identity)
 
 
-def require_memory(subject: LabSubject, session: LabSession) -> None:
+def require_memory(subject: LabSubject, session: LabSession, num_copies: int = 1) -> None:
     """Refuse a model that would not fit, before any of it is loaded.
 
-    Formula:  parameters · bytes of the number format, against what the system has left
+    Formula:  parameters · bytes of the number format · copies that a lab holds at once, against what the system has left
+    Ignores:  activations and caches; the pages of the file itself, which the system takes back when it needs them
     Raises:   RequestError with both figures
     """
-    needed = subject.identity.num_parameters * _BYTES.get(session.settings.dtype, _FLOAT32_BYTES)
-    free = session.machine.available_memory_bytes
+    _require_room(subject.identity.name, subject.identity.num_parameters, session, num_copies)
+
+
+def _require_room(name: str, num_parameters: int, session: LabSession, num_copies: int = 1) -> None:
+    dtype, free = session.settings.dtype, session.machine.available_memory_bytes
+    needed = num_parameters * _BYTES.get(dtype, _FLOAT32_BYTES) * num_copies
     if free is not None and needed > free:
+        copies = "" if num_copies == 1 else f", held {num_copies} times at once"
         raise RequestError(
-            f"{subject.identity.name} takes {format_bytes(needed)} in {session.settings.dtype}, and {format_bytes(free)} of memory are "
-            "free; give a smaller model, or a machine with more"
+            f"{name} takes {format_bytes(needed)} in {dtype}{copies}, and {format_bytes(free)} of memory are free; give a smaller "
+            "model, or a machine with more"
         )

@@ -8,9 +8,12 @@ Read next by: cli, notebook.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
 
+from inference_bench.charts import Spec
 from inference_bench.labs.checks import Check, missed
 from inference_bench.labs.head import LabHead
 from inference_bench.report import html_pieces as pieces
@@ -22,7 +25,6 @@ from inference_bench.report.report_html import (
     Part,
     Provenance,
     all_tables,
-    assumptions_part,
     charts_part,
     reading_part,
     repeat_part,
@@ -53,22 +55,23 @@ class LabPage:
 
 def lab_text(page: LabPage) -> str:
     """The whole for a terminal."""
-    blocks = [wrap(clean(_place(page.head))), *(wrap(sentence(clean(line))) for line in page.reading)]
-    blocks += [
-        f"{table.title}\n{table_text(table)}" for table in (*page.tables, checks_table(page.checks)) if table.rows
-    ]
-    blocks += ["\n".join(wrap(f"note: {clean(line)}") for line in _notes(page.head))]
+    page = _cleaned(page)
+    blocks = [wrap(_place(page.head)), *map(wrap, _reading(page))]
+    blocks += [f"{wrap(table.title)}\n{table_text(table)}" for table in page.tables if table.rows]
+    blocks += ["\n".join(["Checks", *_check_lines(page.checks)]) if page.checks else ""]
+    blocks += ["\n".join(wrap(f"note: {line}") for line in _notes(page.head))]
     return "\n\n".join(filter(None, blocks))
 
 
 def lab_html(page: LabPage, made: Provenance, draw: Draw | None) -> str:
     """The whole page; without `draw` it has every table and says why there are no charts."""
+    page = _cleaned(page)
     odd = [(f"{check.name}: {check.found}, allowed {check.allowed}") for check in missed(page.checks)]
     details = "".join(
         folded(table.title, pieces.table(table, has_heading=False)) for table in page.details if table.rows
     )
     parts = (
-        reading_part(sentence(line) for line in page.reading),
+        reading_part(_reading(page)),
         charts_part(page.drawings, draw),
         Part("figures", "Figures", "Figure by figure", all_tables(page.tables) + details),
         Part(
@@ -77,7 +80,8 @@ def lab_html(page: LabPage, made: Provenance, draw: Draw | None) -> str:
             "What would have shown it wrong",
             pieces.table(checks_table(page.checks), has_heading=False),
         ),
-        assumptions_part(page.head.assumptions, page.head.left_out),
+        Part("left-out", "Left out", "What was left out", _bullets(page.head.left_out)),
+        Part("assumptions", "Assumptions", "Assumptions", _bullets(page.head.assumptions)),
         Part("subject", "Subject", "What was measured where", pieces.facts(subject_rows(page.head))),
         repeat_part(made, (page.head.seed,)),
     )
@@ -90,23 +94,58 @@ def lab_html(page: LabPage, made: Provenance, draw: Draw | None) -> str:
     )
 
 
+def first_chart(page: LabPage, width_px: int) -> Spec | None:
+    """The chart a person gets who asks for one: the first that has data."""
+    return next((spec for drawing in page.drawings if (spec := drawing.make(width_px)) is not None), None)
+
+
+def repeated(head: LabHead) -> Provenance:
+    """How a result came about that no command line made, told from the result alone."""
+    pinned = head.subject is not None and head.subject.revision is not None
+    words = ["inference-bench", "lab", head.lab]
+    words += ["--model", head.subject.name, "--revision", str(head.subject.revision)] if pinned and head.subject else []
+    words += ["--quick"] if head.is_quick else []
+    words += ["--threads", str(head.num_threads), "--seed", str(head.seed)]
+    made_at = head.started_at.replace("T", " ").replace("+00:00", " UTC")
+    return Provenance("lab", shlex.join(words), made_at, head.software)
+
+
 def lab_markdown(page: LabPage) -> str:
     """The figures of a docs page: where and when, what they say, every printed table."""
-    lines = [f"Measured {page.head.started_at[:10]}: {clean(_place(page.head))}.", ""]
-    lines += [f"- {sentence(clean(line))}" for line in page.reading]
+    page = _cleaned(page)
+    lines = [f"Measured {page.head.started_at[:10]}: {_as_text(_place(page.head))}.", ""]
+    lines += [f"- {_as_text(line)}" for line in _reading(page)]
     for table in (*page.tables, checks_table(page.checks)):
         if table.rows:
-            lines += ["", f"**{table.title}**", "", *_markdown_table(table)]
+            lines += ["", f"**{_as_text(table.title)}**", "", *_markdown_table(table)]
             notes = " ".join(filter(None, [*(column.note for column in table.columns), table.note]))
-            lines += ["", notes] if notes else []
-    lines += ["", *(f"- {sentence(clean(line))}" for line in _notes(page.head))]
+            lines += ["", _as_text(notes)] if notes else []
+    lines += ["", *(f"- {_as_text(sentence(line))}" for line in _notes(page.head))]
     return "\n".join(lines) + "\n"
+
+
+def _cleaned(page: LabPage) -> LabPage:
+    """The page with every text as it may be shown: printable, and without the name of whoever ran this."""
+    cleaned: LabPage = _each_text(page)
+    return cleaned
+
+
+def _each_text(value: Any) -> Any:
+    if isinstance(value, str):
+        return clean(value)
+    if isinstance(value, tuple):
+        return tuple(map(_each_text, value))
+    if isinstance(value, Mapping):
+        return {_each_text(key): _each_text(each) for key, each in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{each.name: _each_text(getattr(value, each.name)) for each in fields(value)})
+    return value
 
 
 def checks_table(checks: Sequence[Check]) -> Table:
     """Every check, those that did not hold marked."""
     columns = (Column("check", "l"), Column("holds", "l"), Column("found", "l"), Column("allowed", "l"))
-    rows = tuple((clean(c.name), "yes" if c.is_met else "NO", clean(c.found), clean(c.allowed)) for c in checks)
+    rows = tuple((c.name, "yes" if c.is_met else "NO", c.found, c.allowed) for c in checks)
     return Table("Checks", columns, rows, marked=frozenset(i for i, check in enumerate(checks) if not check.is_met))
 
 
@@ -134,6 +173,29 @@ def subject_rows(head: LabHead) -> list[tuple[str, str]]:
     ]
 
 
+def _reading(page: LabPage) -> Iterator[str]:
+    """What the figures say, and whether they may be believed."""
+    odd, num_checks = missed(page.checks), len(page.checks)
+    said = [*page.reading]
+    if odd:
+        checks = f"check{'' if num_checks == 1 else 's'}"
+        said += [f"{len(odd)} of {num_checks} {checks} did not hold: {'; '.join(check.name for check in odd)}"]
+    elif num_checks:
+        said += ["its one check held" if num_checks == 1 else f"all {num_checks} checks held"]
+    yield from (f"{sentence(line).rstrip('.')}." for line in said if line)
+
+
+def _check_lines(checks: Sequence[Check]) -> Iterator[str]:
+    """Every check for a terminal, whole: its words are what it is worth."""
+    for check in checks:
+        mark = "held  " if check.is_met else "MISSED"
+        yield wrap(f"{check.name}: {check.found}; allowed: {check.allowed}", indent=f"  {mark}  ")
+
+
+def _bullets(lines: Sequence[str]) -> str:
+    return pieces.bullets([sentence(line) for line in lines]) if lines else ""
+
+
 def _place(head: LabHead) -> str:
     subject = "" if head.subject is None else f"{head.subject.name} in {head.subject.dtype} on "
     threads = f"{head.num_threads} thread{'' if head.num_threads == 1 else 's'}"
@@ -146,14 +208,16 @@ def _notes(head: LabHead) -> Iterator[str]:
     yield f"took {format_seconds(head.elapsed_s)}, at most {format_bytes(head.peak_memory_bytes)} of memory, seed {head.seed}"
 
 
-def _markdown_table(table: Table) -> Iterator[str]:
-    def cell(text: str) -> str:
-        return clean(text).replace("|", "\\|")
+def _as_text(text: str) -> str:
+    """A text inside Markdown, which is nothing but text there: no element, no cell and no line of its own."""
+    return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
 
-    yield f"| {' | '.join(cell(_title(column)) for column in table.columns)} |"
+
+def _markdown_table(table: Table) -> Iterator[str]:
+    yield f"| {' | '.join(_as_text(_title(column)) for column in table.columns)} |"
     yield f"|{'|'.join('---:' if column.align == 'r' else '---' for column in table.columns)}|"
     for row in table.rows:
-        yield f"| {' | '.join(map(cell, row))} |"
+        yield f"| {' | '.join(map(_as_text, row))} |"
 
 
 def _title(column: Column) -> str:

@@ -2,17 +2,212 @@
 
 In:   QuantiseRequest
 Out:  QuantiseResult
+Leaves out: each method (its own module), real files (gguf_quality)
 Read next by: cli, notebook pages.
 """
 
 from __future__ import annotations
 
-from inference_bench.labs.quantise.request import QuantiseRequest
-from inference_bench.labs.quantise.result import QuantiseResult
-from inference_bench.labs.session import LabSession, Progress
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from inference_bench.errors import RequestError
+from inference_bench.labs.checks import Check
+from inference_bench.labs.model import LabModel, load_model, require_packages
+from inference_bench.labs.perplexity import Perplexity, measure_perplexity
+from inference_bench.labs.quantise.request import CALIBRATION_WINDOWS, NUM_WINDOWS, QuantiseRequest
+from inference_bench.labs.quantise.result import MethodRow, QuantiseResult
+from inference_bench.labs.session import LabSession, Progress, computing_threads
+from inference_bench.labs.subject import find_subject
+from inference_bench.labs.text import LabText, default_text, read_text_file
+from inference_bench.labs.windows import Windows, cut_windows, require_disjoint
+
+QUESTION: Final = "What do fewer bits cost in quality, and which way of saving them costs least?"
+FAKE: Final = (
+    "fake quantisation: values are rounded as they would be stored and multiplied as floats; only the files that the engine served "
+    "say anything of speed and memory"
+)
+KEPT: Final = (
+    "embedding, head and norms stay in float32 and are counted so; bits a weight are of the linear layers alone"
+)
+_SMOOTHED_BY: Final = 0.5  # in the check that smoothing alone changes nothing
 
 
 def run_lab(request: QuantiseRequest, progress: Progress | None = None) -> QuantiseResult:
-    """Run it."""
-    session = LabSession("quantise", "?", request.settings, progress)
-    return QuantiseResult(session.head(), ())
+    """Every method on the same model and the same windows, then the real files, then what must hold.
+
+    Raises:  RequestError for a text that is too short, windows that overlap, a group that does not divide; what find_subject and
+             load_model raise
+    """
+    session = LabSession("quantise", QUESTION, request.settings, progress)
+    require_packages()
+    with computing_threads(session.num_threads):
+        subject = find_subject(session)
+        text, calibration_text = _texts(request, session)
+        model = load_model(subject, say=session.say)
+        bench, ids = _bench(request, session, model, text, calibration_text)
+        return _measured(request, session, bench, ids, text, calibration_text is text)
+
+
+def _texts(request: QuantiseRequest, session: LabSession) -> tuple[LabText, LabText]:
+    """What is judged on, and what is calibrated on; one and the same object where they are one text."""
+    text = default_text(session.say) if request.text is None else read_text_file(request.text)
+    if text.note:
+        session.assumptions.append(text.note)
+    if request.calibration_text is None:
+        return text, text
+    other = read_text_file(request.calibration_text)
+    return text, text if other.sha256 == text.sha256 else other
+
+
+def _bench(
+    request: QuantiseRequest, session: LabSession, model: LabModel, text: LabText, calibration_text: LabText
+) -> tuple[Any, list[int]]:
+    """The model with its windows, refused where they overlap or a group does not divide; and the tokens of the text."""
+    from inference_bench.labs.quantise.linears import linear_layers
+    from inference_bench.labs.quantise.methods import QuantiseBench
+    from inference_bench.labs.quantise.rtn import Grid, num_groups
+
+    ids = model.encode(text.text)
+    other = ids if calibration_text is text else model.encode(calibration_text.text)
+    size = request.window_tokens
+    calibration = cut_windows(other, request.calibration_windows, request.calibration_start, size)
+    evaluation = cut_windows(ids, request.windows, request.judged_from, size)
+    if other is ids:
+        require_disjoint(calibration, evaluation)
+    else:
+        require_other_windows(calibration, evaluation)
+    for columns in sorted({layer.in_features for layer in linear_layers(model.network).values()}):
+        num_groups(columns, Grid(4, request.group))
+    return QuantiseBench(model, calibration, evaluation, session.say, request.settings.is_quick), ids
+
+
+def require_other_windows(calibration: Windows, evaluation: Windows) -> None:
+    """Refuse two texts of which windows are the same.
+
+    Raises:  RequestError
+    """
+    shared = set(calibration.ids) & set(evaluation.ids)
+    if shared:
+        raise RequestError(
+            f"{len(shared)} windows of the text that calibrates stand in the text that judges too; a method may not be judged on what it "
+            "was fitted to: give another text"
+        )
+
+
+def _measured(
+    request: QuantiseRequest, session: LabSession, bench: Any, ids: list[int], text: LabText, is_one_text: bool
+) -> QuantiseResult:
+    from inference_bench.labs.quantise import proof
+    from inference_bench.labs.quantise.activations import watch_inputs
+    from inference_bench.labs.quantise.formats import format_rows
+    from inference_bench.labs.quantise.gguf_quality import gguf_checks, measure_gguf
+    from inference_bench.labs.quantise.linears import network_sha256
+    from inference_bench.labs.quantise.outliers import outlier_rows
+
+    network, evaluation = bench.model.network, bench.evaluation
+    sha256 = network_sha256(network)
+    plain = measure_perplexity(network, evaluation, session.say)
+    inputs = watch_inputs(network, bench.calibration, session.say)
+    rows = tuple(_rows(request, bench, inputs, plain, ids))
+    checks: list[Check] = [
+        proof.restored_check(rows, sha256, network_sha256(network)),
+        proof.same_loss_check(plain.window_losses[0], _first_loss(network, evaluation)),
+        proof.smoothing_check(bench, inputs, _SMOOTHED_BY),
+        proof.bits_check(),
+        proof.bytes_check(network),
+        proof.disjoint_check(bench, is_one_text),
+        proof.mild_check(rows, plain.value),
+    ]
+    gguf = measure_gguf(bench, session)
+    checks += gguf_checks(gguf)
+    references, note = _references(request, session)
+    session.assumptions += [FAKE, KEPT]
+    _say_what_is_left_out(request, session)
+    return QuantiseResult(
+        head=session.head(),
+        checks=tuple(checks),
+        text_name=text.name,
+        text_source=text.source,
+        text_sha256=text.sha256,
+        calibration_start_token=bench.calibration.start,
+        calibration_tokens=bench.calibration.end - bench.calibration.start,
+        evaluation_start_token=evaluation.start,
+        num_windows=len(evaluation.ids),
+        window_tokens=evaluation.window_tokens,
+        scored_tokens=plain.scored_tokens,
+        float32_perplexity=plain.value,
+        formats=format_rows(),
+        methods=rows,
+        gguf=gguf,
+        outliers=outlier_rows(inputs),
+        references=references,
+        reference_note=note,
+    )
+
+
+def _first_loss(network: Any, windows: Windows) -> float:
+    first = Windows(windows.start, windows.window_tokens, windows.ids[:1])
+    return measure_perplexity(network, first).window_losses[0]
+
+
+def _rows(request: QuantiseRequest, bench: Any, inputs: Any, plain: Perplexity, ids: list[int]) -> Iterator[MethodRow]:
+    """Float32, then every method, family by family."""
+    from inference_bench.labs.quantise.scoring import method_row, score_method
+    from inference_bench.labs.quantise.task import make_task, score_task
+    from inference_bench.labs.quantise.weight_methods import plain_method
+
+    network = bench.model.network
+    task = make_task(bench.model, ids, request.settings.seed, bench.is_quick)
+    yield method_row(network, plain_method(network), plain, plain, score_task(network, task), True)
+    for method in _methods(request, bench, inputs):
+        asked = None if bench.is_quick and method.name not in TASK_METHODS else task
+        yield score_method(bench, method, plain, asked)
+
+
+TASK_METHODS: Final = ("int4 channel",)  # besides float32, what the quick mode asks to copy and to write
+
+
+def _methods(request: QuantiseRequest, bench: Any, inputs: Any) -> Iterable[Any]:
+    """One method at a time, so that at most one other set of matrices is held beside the network's own."""
+    from inference_bench.labs.quantise.awq import awq_methods
+    from inference_bench.labs.quantise.gptq import gptq_methods
+    from inference_bench.labs.quantise.kv_cache import kv_methods
+    from inference_bench.labs.quantise.llm_int8 import llm_int8_methods
+    from inference_bench.labs.quantise.mixed import mixed_methods
+    from inference_bench.labs.quantise.smoothquant import smoothquant_methods
+    from inference_bench.labs.quantise.w8a8 import w8a8_methods
+    from inference_bench.labs.quantise.weight_methods import float_methods, rounding_methods
+
+    yield from rounding_methods(bench, request.group)
+    yield from float_methods(bench)
+    yield from w8a8_methods(bench, inputs)
+    yield from smoothquant_methods(bench, inputs)
+    yield from llm_int8_methods(bench, inputs)
+    yield from gptq_methods(bench)
+    yield from awq_methods(bench)
+    yield from mixed_methods(bench)
+    yield from kv_methods(bench)
+
+
+def _references(request: QuantiseRequest, session: LabSession) -> tuple[Any, str | None]:
+    if not request.is_reference:
+        return (), None
+    from inference_bench.labs.quantise.reference import run_reference
+
+    found = run_reference(session)
+    return found.rows, found.note
+
+
+def _say_what_is_left_out(request: QuantiseRequest, session: LabSession) -> None:
+    from inference_bench.labs.quantise.scoring import LEAST_WINDOWS
+
+    if not request.settings.is_quick:
+        return
+    session.left_out += [
+        f"{NUM_WINDOWS} windows to judge on and {CALIBRATION_WINDOWS} to calibrate on ({request.windows} and "
+        f"{request.calibration_windows} here), and intervals, which need {LEAST_WINDOWS}",
+        "int8 and int4 by matrix, zero points, groups of 32, 3 and 2 bits, FP8, NVFP4, W8A8 by call and by token, SmoothQuant but for "
+        "one, GPTQ and AWQ but for one each, most widths of the cache, and one kind of layer at a time",
+        f"copying and JSON but for float32, {', '.join(TASK_METHODS)}",
+    ]

@@ -1,0 +1,146 @@
+"""The same weights as real files: GGUF, each format rounded by the engine's own library.
+
+In:   the GGUF file that the model came from, a format, how much each column matters
+Out:  EngineFile; a file's matrices read back into floats, by the names that the network has for them
+Leaves out: serving them (gguf_quality); formats of 256 values a block, which rows of 576 cannot fill
+Read next by: gguf_quality.
+
+The header, the plan of formats and the writing are those of `convert`; its encoder is exchanged for the engine's. A matrix that has the
+format already is copied as it stands. Files go where they are told, and whoever asks takes them away again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from inference_bench.accounting.weight_plan import weight_plan
+from inference_bench.accounting.weights import WeightCount, count_weights
+from inference_bench.convert.gguf_file import write_gguf
+from inference_bench.convert.hugging_face_tensors import in_halves
+from inference_bench.convert.numbers import TensorReader, encode
+from inference_bench.convert.plan import ConversionSource, plan_tensors, read_source, weights_name
+from inference_bench.facts.formats import NumberFormat
+from inference_bench.labs.quantise.engine_quants import engine_quantiser
+
+if TYPE_CHECKING:
+    import numpy as np
+    import torch
+    from numpy.typing import NDArray
+
+    from inference_bench.convert.numbers import Encoder
+
+_PARTS: Final[Mapping[str, str]] = {
+    "q_proj": "attn_q",
+    "k_proj": "attn_k",
+    "v_proj": "attn_v",
+    "o_proj": "attn_output",
+    "gate_proj": "ffn_gate",
+    "up_proj": "ffn_up",
+    "down_proj": "ffn_down",
+}
+_LAYERS: Final = "model.layers."
+_INTERLEAVED: Final = ("attn_q", "attn_k")  # of a llama: rows of two halves side by side
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFile:
+    """One file.
+
+    Where:  counted says what `fit` counts for the same formats from the model's shape alone; has_importance that columns were weighed
+    Unit:   bytes
+    """
+
+    format: str
+    path: Path
+    num_bytes: int
+    tensor_bytes: int
+    sha256: str
+    counted: WeightCount
+    has_importance: bool
+
+
+def file_name_of(name: str) -> str | None:
+    """What a GGUF file calls the matrix of a linear layer; None for one that it has no name for.
+
+    >>> file_name_of("model.layers.3.mlp.up_proj")
+    'blk.3.ffn_up.weight'
+    """
+    number, _, rest = name.removeprefix(_LAYERS).partition(".")
+    part = _PARTS.get(rest.rpartition(".")[2])
+    return f"blk.{number}.{part}.weight" if part and number.isdigit() and name.startswith(_LAYERS) else None
+
+
+def write_engine_file(
+    source: ConversionSource,
+    fmt: str,
+    folder: Path,
+    say: Callable[[str], None],
+    importance: Mapping[str, NDArray[np.float32]] | None = None,
+    num_threads: int = 1,
+) -> EngineFile:
+    """The model in a format of GGUF.
+
+    Where:   importance is by the file's own names of its matrices
+    Raises:  ModelFileError for rows the format cannot store; MissingExtraError; StorageError where the disk is full
+    """
+    plans = plan_tensors(source, fmt)
+    path = folder / f"{source.path.stem[:80]}.{fmt}{'.weighed' if importance else ''}.gguf"
+    written = write_gguf(source, plans, fmt, path, say, _encoder(importance or {}, num_threads))
+    return EngineFile(
+        format=fmt,
+        path=path,
+        num_bytes=written.num_bytes,
+        tensor_bytes=sum(plan.target_bytes for plan in plans),
+        sha256=written.sha256,
+        counted=count_weights(source.model.spec, weight_plan(weights_name(source, fmt))),
+        has_importance=bool(importance),
+    )
+
+
+def _encoder(importance: Mapping[str, NDArray[np.float32]], num_threads: int) -> Encoder:
+    """The engine's quantiser for blocks, and plain rounding for the rest."""
+
+    def encoder(values: NDArray[np.float32], target: NumberFormat, name: str) -> NDArray[Any]:
+        if target.is_plain:
+            return encode(values, target, name)
+        return engine_quantiser().quantised(values, target, importance.get(name), num_threads).reshape(-1)
+
+    return encoder
+
+
+def weights_in_file(
+    path: Path, names: Mapping[str, torch.Tensor], say: Callable[[str], None]
+) -> dict[str, torch.Tensor]:
+    """The matrices that a file holds for these linear layers, as floats in the network's order of rows.
+
+    Where:   names gives each layer's own matrix, for its shape
+    Raises:  ModelFileError for what cannot be read
+    """
+    import torch
+
+    source = read_source(path)
+    wanted = {file_name_of(name): name for name in names}
+    found: dict[str, torch.Tensor] = {}
+    with TensorReader(source) as reader:
+        for stored, counted in source.tensors:
+            name = wanted.get(stored.name)
+            if name is None:
+                continue
+            say(stored.name)
+            (values,) = reader.rows(stored, counted, whole=True)
+            heads = _interleaved_heads(source, stored.name)
+            found[name] = torch.tensor(values if heads is None else in_halves(values, heads)).reshape(names[name].shape)
+    return found
+
+
+def _interleaved_heads(source: ConversionSource, name: str) -> int | None:
+    """How many heads the rows belong to whose halves lie side by side in the file; None where they are in order."""
+    part = name.split(".")[-2]
+    if source.architecture != "llama" or part not in _INTERLEAVED:
+        return None
+    query_heads = source.header.get_int("llama.attention.head_count") or 1
+    key_heads = source.header.get_int("llama.attention.head_count_kv") or query_heads
+    return query_heads if part == "attn_q" else key_heads

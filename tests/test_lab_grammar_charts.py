@@ -1,0 +1,124 @@
+"""The pictures of the grammar lab: what they hold, and that they can be drawn and read."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, Spec
+from inference_bench.charts.callouts import Box
+from inference_bench.charts.grammar import text_px
+from inference_bench.charts.lab_grammar import allowed_chart, parts_chart
+from inference_bench.render import svg
+from labs.grammar.sample import ALLOWED, TOKENS, result
+
+WIDTHS = (WIDE_PX, NARROW_PX)
+
+
+def allowed(width: int = WIDE_PX) -> Spec:
+    spec = allowed_chart(result(), width)
+    assert spec is not None
+    return spec
+
+
+def parts(width: int = WIDE_PX) -> Spec:
+    spec = parts_chart(result(), width)
+    assert spec is not None
+    return spec
+
+
+CHARTS: tuple[Callable[[int], Spec], ...] = (allowed, parts)
+
+
+def rows(spec: Spec, mark: str) -> list[dict[str, Any]]:
+    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", CHARTS)
+def test_a_chart_is_whole_as_wide_as_asked_and_says_in_words_what_it_shows(
+    make: Callable[[int], Spec], width: int
+) -> None:
+    spec = make(width)
+    text = json.dumps(spec, allow_nan=False)
+    assert "http" not in text
+    assert spec["width"] + spec["padding"]["left"] + spec["padding"]["right"] == width
+    assert all(layer["data"]["values"] for layer in spec["layer"])
+    assert len(spec["description"]) > 80
+    assert all(row["said"] for row in rows(spec, "point"))
+    for row in rows(spec, "point"):
+        assert 0 <= row["x"] <= spec["width"]
+        assert 0 <= row["y"] <= spec["height"]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", CHARTS)
+def test_a_chart_is_drawn_in_the_pages_own_colours(make: Callable[[int], Spec], width: int) -> None:
+    pytest.importorskip("vl_convert")
+    drawn = svg(make(width))
+    assert drawn.startswith("<svg")
+    assert all(light not in drawn.replace(f"var(--{role}, {light})", "") for role, (light, _) in PALETTE.items())
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("make", CHARTS)
+def test_no_text_lies_over_another_or_beyond_the_edge(make: Callable[[int], Spec], width: int) -> None:
+    spec = make(width)
+    left, right = spec["padding"]["left"], spec["padding"]["right"]
+    boxes = []
+    for layer in spec["layer"]:
+        mark = layer["mark"]
+        if mark["type"] != "text" or "stroke" in mark:
+            continue
+        for row in layer["data"]["values"]:
+            size = text_px(row["label"]) * 0.85
+            start = row["x"] - {"left": 0.0, "center": size / 2, "right": size}[mark.get("align", "center")]
+            top = row["y"] - {"bottom": 11.0, "middle": 5.5, "top": 0.0}[mark["baseline"]]
+            boxes.append((row["label"], Box(start + 2, top + 3, start + size - 2, top + 8)))
+    assert len(boxes) > 10
+    assert all(box.left >= -left and box.right <= spec["width"] + right for _, box in boxes)
+    assert not [(a[0], b[0]) for a, b in itertools.combinations(boxes, 2) if a[1].meets(b[1])]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_each_step_is_a_point_higher_the_more_its_mask_allows(width: int) -> None:
+    points = rows(allowed(width), "point")
+    assert [row["num_allowed"] for row in points] == list(ALLOWED)
+    assert [row["x"] for row in points] == sorted(row["x"] for row in points)
+    by_count = sorted(points, key=lambda row: row["num_allowed"])
+    assert all(low["y"] >= high["y"] for low, high in itertools.pairwise(by_count))
+    assert {row["kind"] for row in points if row["num_allowed"] == 1} == {"one token allowed"}
+    assert {row["kind"] for row in points if row["num_allowed"] > 1} == {"a choice"}
+
+
+def test_the_tokens_taken_at_choices_are_named_and_forced_ones_are_not() -> None:
+    spec = allowed()
+    said = {row["label"] for row in rows(spec, "text")}
+    chosen = {token for token, count in zip(TOKENS, ALLOWED, strict=True) if count > 1}
+    assert {"M", "ate", "cook"} <= said
+    assert "role" not in said
+    assert len(chosen & said) >= 6
+    assert "the whole vocabulary, 49,152" in said
+    assert "at 8 (50.0 %) just one; at most 49,000" in spec["description"]
+
+
+def test_each_part_has_its_median_its_percentile_and_its_longest_on_one_level() -> None:
+    points = rows(parts(), "point")
+    assert len(points) == 3 * 7
+    for start in range(0, len(points), 3):
+        three = points[start : start + 3]
+        assert len({row["y"] for row in three}) == 1
+        assert [row["figure"] for row in three] == ["median", "90th percentile", "longest"]
+        assert three[0]["x"] <= three[1]["x"] <= three[2]["x"]
+    model, mask = points[0]["x"], points[3]["x"]
+    assert model > mask
+
+
+def test_without_documents_there_is_nothing_to_draw() -> None:
+    assert allowed_chart(replace(result(), example=None)) is None
+    assert parts_chart(replace(result(), step_parts=())) is None

@@ -1,0 +1,92 @@
+"""The charts of the quantise lab: what they hold, and that they can be drawn and read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from inference_bench.charts import NARROW_PX, WIDE_PX, Spec
+from inference_bench.charts.lab_quantise import compared, outlier_chart, pareto_front, quality_chart
+from inference_bench.labs.quantise.result import QuantiseResult
+from inference_bench.render import svg
+from labs.quantise.sample import method, sample_result
+
+CHARTS: tuple[Callable[[QuantiseResult, int], Spec | None], ...] = (quality_chart, outlier_chart)
+
+
+def drawn(make: Callable[[QuantiseResult, int], Spec | None], width: int = WIDE_PX) -> Spec:
+    spec = make(sample_result(), width)
+    assert spec is not None
+    return spec
+
+
+def rows(spec: Spec, mark: str) -> list[dict[str, Any]]:
+    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
+
+
+@pytest.mark.parametrize("width", [WIDE_PX, NARROW_PX])
+@pytest.mark.parametrize("make", CHARTS)
+def test_a_chart_is_as_wide_as_asked_and_says_in_words_what_it_shows(make: Any, width: int) -> None:
+    pytest.importorskip("vl_convert")
+    spec = drawn(make, width)
+    assert spec["width"] + spec["padding"]["left"] + spec["padding"]["right"] == width
+    assert len(spec["description"]) > 40
+    json.dumps(spec, allow_nan=False)
+    assert svg(spec).startswith("<svg")
+
+
+def test_a_point_for_each_method_that_stores_most_weights_in_few_bits() -> None:
+    names = {row["said"].partition(":")[0] for row in rows(drawn(quality_chart), "point")}
+    assert names == {
+        "int8 channel",
+        "int4 channel",
+        "int4 group 64",
+        "GPTQ int4 group 64, act order",
+        "W8A8 static",
+        "SmoothQuant 0.8 static",
+    }
+
+
+def test_fewer_bits_lie_further_left_and_a_larger_perplexity_higher() -> None:
+    points = {row["said"].partition(":")[0]: row for row in rows(drawn(quality_chart), "point")}
+    assert points["int4 channel"]["x"] < points["int4 group 64"]["x"] < points["int8 channel"]["x"]
+    assert points["int4 channel"]["y"] < points["int4 group 64"]["y"] < points["int8 channel"]["y"]
+
+
+def test_the_front_holds_what_nothing_else_beats_in_both() -> None:
+    front = [row.name for row in pareto_front(compared(sample_result()))]
+    assert front == ["int4 channel", "GPTQ int4 group 64, act order", "int8 channel"]
+
+
+def test_a_method_that_is_worse_in_one_and_equal_in_the_other_is_not_on_the_front() -> None:
+    equal = [method("a", "x", 4.0, 30.0), method("b", "x", 4.0, 31.0), method("c", "x", 5.0, 30.0)]
+    assert [row.name for row in pareto_front(equal)] == ["a"]
+
+
+def test_the_front_is_named_in_the_drawing() -> None:
+    labels = [row["label"] for row in rows(drawn(quality_chart), "text")]
+    assert {"int4 channel", "GPTQ int4 group 64", "int8 channel", "float32"} <= set(labels)
+
+
+def test_every_input_is_a_point_and_the_largest_is_said() -> None:
+    spec = drawn(outlier_chart)
+    assert len(rows(spec, "point")) == 6
+    assert "32.0 times" in spec["description"]
+    highest = min(rows(spec, "point"), key=lambda row: row["y"])
+    assert highest["ratio"] == 32.0
+
+
+def test_nothing_is_drawn_of_nothing() -> None:
+    empty = replace(sample_result(), methods=(), outliers=())
+    assert quality_chart(empty) is None
+    assert outlier_chart(empty) is None
+
+
+def test_a_method_that_breaks_the_model_does_not_hide_the_others() -> None:
+    broken = method("int2 group 64", "Rounding to nearest", 2.25, 1e6)
+    with_it = replace(sample_result(), methods=(*sample_result().methods, broken))
+    assert quality_chart(with_it) == quality_chart(sample_result())
