@@ -36,6 +36,7 @@ from inference_bench.labs.quantise.linears import (
 )
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
 from inference_bench.labs.quantise.rtn import Grid, grid_scales, num_groups, round_to
+from inference_bench.labs.session import computing_threads
 
 FAMILY: Final = "GPTQ"
 PAPER_DAMPING: Final = 0.01
@@ -80,7 +81,8 @@ def gptq_quantised(weight: torch.Tensor, hessian: torch.Tensor, grid: Grid, sett
     upper = inverse_factor(hessian[order][:, order], settings.damping)
     scales = _StaticScales(work, grid, order) if settings.act_order or not grid.group else _RunningScales(grid)
     work = work[:, order]
-    rounded = _carried(work, upper, scales, grid, settings.block)
+    with computing_threads(1):  # thousands of small steps: threads would wait for one another at each
+        rounded = _carried(work, upper, scales, grid, settings.block)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order))
     return rounded[:, back].to(weight.dtype)
