@@ -15,6 +15,7 @@ from inference_bench.errors import TooFewSamplesError
 from inference_bench.stats import (
     median,
     ordered,
+    proportion_interval,
     quantile,
     quantile_interval,
     relative_spread,
@@ -123,3 +124,31 @@ def test_an_interval_is_that_of_the_exact_binomial(count: int, q: float) -> None
     low = next(k for k, share in enumerate(below) if share > 0.025)
     high = next(k for k, share in enumerate(below) if share >= 0.975) + 1
     assert (None if interval is None else (interval.low, interval.high)) == ((low, high) if low > 0 else None)
+
+
+@pytest.mark.parametrize(
+    ("successes", "trials", "low", "high"),
+    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 1, 0.2065, 1.0), (0, 0, None, None)],
+)
+def test_the_interval_of_a_proportion_is_wilsons(
+    successes: int, trials: int, low: float | None, high: float | None
+) -> None:
+    """Values of Wilson's score interval by R's prop.test(correct = FALSE), to four places."""
+    interval = proportion_interval(successes, trials)
+    found = (None, None) if interval is None else (interval.low, interval.high)
+    assert found == pytest.approx((low, high), abs=5e-5)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(3, 40), (17, 40), (39, 40), (1, 7)])
+def test_the_ends_of_a_proportions_interval_are_where_the_score_test_just_rejects(successes: int, trials: int) -> None:
+    """Wilson's own definition: |p - share| is 1.96 standard errors, taken at p."""
+    interval = proportion_interval(successes, trials)
+    assert interval is not None
+    for p in (interval.low, interval.high):
+        assert abs(successes / trials - p) / math.sqrt(p * (1 - p) / trials) == pytest.approx(1.959964)
+
+
+@pytest.mark.parametrize(("successes", "trials"), [(-1, 5), (6, 5)])
+def test_more_successes_than_trials_cannot_be(successes: int, trials: int) -> None:
+    with pytest.raises(ValueError, match=f"{successes} successes of {trials} trials"):
+        proportion_interval(successes, trials)

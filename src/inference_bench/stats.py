@@ -93,7 +93,7 @@ def weighted_quantiles(values: Sequence[float], counts: Sequence[int], fractions
 # two-sided 95 % points of Student's t by degrees of freedom; beyond the last, the normal's
 _T_95: Final = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131,
                 2.120, 2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
-_NORMAL_95: Final = 1.960
+_NORMAL_95: Final = 1.959964
 
 
 def mean_interval(values: Sequence[float]) -> Interval | None:
@@ -111,6 +111,28 @@ def mean_interval(values: Sequence[float]) -> Interval | None:
     spread = math.sqrt(math.fsum((value - mean) ** 2 for value in values) / freedom)
     half = t * spread / math.sqrt(len(values))
     return Interval(mean - half, mean + half, 0.95)
+
+
+def proportion_interval(num_successes: int, num_trials: int) -> Interval | None:
+    """A 95 % interval for a proportion; None without trials.
+
+    Formula:  (p + z²/2n ± z · √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
+    Ignores:  dependence between trials
+    Raises:   ValueError for successes outside 0..trials
+    Source:   Wilson 1927, Probable inference, the law of succession, and statistical inference
+
+    >>> round(proportion_interval(0, 10).high, 3), round(proportion_interval(10, 10).low, 3)
+    (0.278, 0.722)
+    """
+    if num_trials < 1:
+        return None
+    if not 0 <= num_successes <= num_trials:
+        raise ValueError(f"{num_successes} successes of {num_trials} trials cannot be")
+    share, z_squared = num_successes / num_trials, _NORMAL_95**2
+    middle = share + z_squared / (2 * num_trials)
+    half = _NORMAL_95 * math.sqrt(share * (1 - share) / num_trials + z_squared / (4 * num_trials**2))
+    scale = 1 + z_squared / num_trials
+    return Interval(max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale), 0.95)
 
 
 def median(values: Iterable[float]) -> float:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import socket
 import subprocess
@@ -10,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from inference_bench.errors import MissingExtraError, ModelFileError
+from inference_bench.errors import MissingExtraError, ModelFileError, RequestError
 from inference_bench.labs.model import (
     LabModel,
     as_batch,
@@ -64,6 +65,28 @@ def test_text_goes_to_ids_and_back_with_nothing_put_before_it(whole: Path) -> No
     assert model.decode(ids) == "the whale and the sea"
     assert model.chat_ids("the whale") == [1, 2]  # no chat template: the bare text
     assert as_batch(ids).shape == (1, 5)
+
+
+def test_a_text_longer_than_the_model_takes_at_once_is_encoded_without_a_remark(whole: Path) -> None:
+    model, said = load(whole), list[str]()
+    model.tokenizer.model_max_length = 4
+    noting = logging.Handler()
+    noting.emit = lambda record: said.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("transformers").addHandler(noting)
+    try:
+        assert len(model.encode("the whale and the sea")) == 5
+    finally:
+        logging.getLogger("transformers").removeHandler(noting)
+    assert said == []
+
+
+def test_a_prompt_and_its_answer_fit_the_model_s_context_to_the_last_token_or_are_refused(whole: Path) -> None:
+    model = load(whole)
+    model.require_room([1] * 100, 28)
+    with pytest.raises(RequestError, match="100 tokens and the answer up to 29; together they must be at most 128"):
+        model.require_room([1] * 100, 29)
+    with pytest.raises(RequestError, match="no token in this model's vocabulary"):
+        model.require_room([], 1)
 
 
 def test_nothing_is_looked_up_and_nothing_is_changed_for_what_comes_after(

@@ -8,15 +8,16 @@ from inference_bench.errors import RequestError
 from inference_bench.labs.head import SubjectIdentity
 from inference_bench.labs.session import LabSession, computing_threads, counted
 from inference_bench.labs.settings import LabSettings
+from inference_bench.measure.machine_identity import identify_machine
 
 
 def test_a_head_says_what_was_asked_where_when_and_what_was_left_out() -> None:
-    session = LabSession("cache", "what for", LabSettings(num_threads=3, seed=7, is_quick=True))
+    session = LabSession("cache", "what for", LabSettings(num_threads=1, seed=7, is_quick=True))
     session.left_out.append("the long run")
     session.assumptions.append("one user")
     session.subject = SubjectIdentity("m", "s", None, "0" * 64, 5, "float32")
     head = session.head()
-    assert (head.lab, head.question, head.num_threads, head.seed, head.is_quick) == ("cache", "what for", 3, 7, True)
+    assert (head.lab, head.question, head.num_threads, head.seed, head.is_quick) == ("cache", "what for", 1, 7, True)
     assert (head.left_out, head.assumptions, head.subject) == (("the long run",), ("one user",), session.subject)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00", head.started_at)
     assert 0 <= head.elapsed_s < 10
@@ -31,6 +32,13 @@ def test_memory_is_the_process_s_own_and_not_nothing() -> None:
 def test_every_core_computes_unless_fewer_are_asked_for() -> None:
     session = LabSession("cache", "", LabSettings())
     assert session.num_threads == session.machine.num_usable_cores
+
+
+def test_more_threads_than_cores_are_refused_before_a_library_is_asked_for_them() -> None:
+    cores = identify_machine().num_usable_cores
+    assert LabSession("cache", "", LabSettings(num_threads=cores)).num_threads == cores
+    with pytest.raises(RequestError, match=f"{cores + 1} threads are asked for"):
+        LabSession("cache", "", LabSettings(num_threads=cores + 1))
 
 
 def test_progress_names_the_lab() -> None:
@@ -60,6 +68,8 @@ def test_threads_are_put_back_after_a_lab_that_failed() -> None:
         ({"dtype": "int3"}, "'int3' here; formats: float32, bfloat16"),
         ({"num_threads": 0}, "0 threads cannot compute"),
         ({"num_threads": -2}, "-2 threads"),
+        ({"seed": 2**63}, "9223372036854775808 cannot be a seed"),
+        ({"seed": -1}, "-1 cannot be a seed"),
         ({"revision": "main"}, "name that model too"),
     ],
 )

@@ -42,6 +42,11 @@ def test_an_ordinary_machine_gets_what_was_asked() -> None:
     assert explain_plan(planned, QUIET) == []
 
 
+def test_every_core_computes_unless_fewer_threads_are_asked_for() -> None:
+    assert plan().num_threads == QUIET.num_usable_cores
+    assert plan(num_threads=1).num_threads == 1
+
+
 def test_a_slow_machine_gets_a_smaller_matrix_and_is_told() -> None:
     # 8192: 2·8192²·1023 FLOPs six times at 10 GFLOP/s take 82 s; 4096 takes 21 s; 2048 takes 5 s, within 0.6 · 25 s
     planned = plan(rate_flops_per_s=10e9)

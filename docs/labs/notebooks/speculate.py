@@ -83,10 +83,10 @@ def _(mo, result):
     )
     mo.md(
         f"""
-        ## Why this machine gains little
+        ## What decides whether it gains
 
         On an accelerator a step that verifies a few tokens costs about as much as a plain one, since both read all weights
-        once. Here it costs {verifying}: a processor has no arithmetic to spare, and its products of a few rows are slow.
+        once. Here it costs {verifying}. A round gains only where it gives more tokens than it costs plain steps.
         """
     )
     return

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from inference_bench.errors import RequestError
-from inference_bench.units import parse_count, parse_tokens
+from inference_bench.units import KILO, format_bytes, parse_count, parse_tokens
 
 if TYPE_CHECKING:
     from inference_bench.labs.cache.request import CacheRequest
     from inference_bench.labs.settings import LabSettings
+
+_MOST_PROMPT_BYTES: Final = 100 * KILO
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
@@ -44,6 +46,11 @@ def _read(path: Path) -> str:
 
     try:
         with open_regular(path) as file:
-            return file.read().decode("utf-8")
+            text = file.read(_MOST_PROMPT_BYTES + 1)
+        if len(text) > _MOST_PROMPT_BYTES:
+            raise RequestError(
+                f"the prompt {shown_name(path)} is longer than {format_bytes(_MOST_PROMPT_BYTES)}; give its beginning alone"
+            )
+        return text.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RequestError(f"the prompt {shown_name(path)} cannot be read as a UTF-8 text: {error}") from None

@@ -24,7 +24,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--evaluation-start", metavar="N", help="the token to judge from; default: after the calibration"
     )
-    parser.add_argument("--windows", metavar="N", help="windows to judge on; default 8, quick 1")
+    parser.add_argument("--windows", metavar="N", help="windows to judge on; default 4, quick 1")
     parser.add_argument("--window", metavar="N", default="512", help="tokens of a window; default 512")
     parser.add_argument("--group", metavar="N", default="64", help="columns that share a scale; default 64")
     parser.add_argument(

@@ -19,7 +19,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--draft", metavar="MODEL", help="a draft model with the same tokenizer: a folder, .gguf or hub id"
     )
     parser.add_argument(
-        "--gamma", metavar="N,…", help="tokens a draft proposes, several lengths with commas; default 1,2,4,8"
+        "--gamma",
+        metavar="N,…",
+        help="tokens a draft proposes, several lengths with commas; default 1,2,4,8, or 2,4 with --quick",
     )
     parser.add_argument(
         "--exit-layer", metavar="N", help="the early-exit draft stops after N layers; default two thirds"

@@ -18,7 +18,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final
 
-from inference_bench.errors import InferenceBenchError, MissingExtraError, ModelFileError
+from inference_bench.errors import InferenceBenchError, MissingExtraError, ModelFileError, RequestError
 from inference_bench.facts.fields import parse_json_object
 from inference_bench.facts.model_files import CONFIG_NAME, read_text
 from inference_bench.facts.models import ModelSpec
@@ -47,8 +47,8 @@ class LabModel:
     dtype: str
 
     def encode(self, text: str) -> list[int]:
-        """Token ids of a text, without anything put before or after it."""
-        return list(self.tokenizer.encode(text, add_special_tokens=False))
+        """Token ids of a text, without anything put before or after it; it may be longer than what the model takes at once."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False, verbose=False))
 
     def decode(self, ids: Sequence[int]) -> str:
         """The text of token ids, with every special token shown."""
@@ -62,6 +62,20 @@ class LabModel:
             [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
         )
         return self.encode(str(said))
+
+    def require_room(self, ids: Sequence[int], num_tokens: int) -> None:
+        """Refuse a prompt that has no tokens, or that leaves no room for an answer in what the model was made for.
+
+        Raises:  RequestError with the figures
+        """
+        most = getattr(self.network.config, "max_position_embeddings", None)
+        if not ids:
+            raise RequestError("the prompt has no token in this model's vocabulary; give another prompt or model")
+        if most is not None and len(ids) + num_tokens > most:
+            raise RequestError(
+                f"the prompt is {len(ids):,} tokens and the answer up to {num_tokens:,}; together they must be at most {most:,}, "
+                "the model's context"
+            )
 
 
 def require_packages(*besides: str) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+from inference_bench.errors import RequestError
 from inference_bench.labs.head import LabHead, SubjectIdentity
 from inference_bench.labs.settings import LabSettings
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
@@ -33,7 +34,10 @@ def _say_nothing(_line: str) -> None:
 
 @dataclass(slots=True)
 class LabSession:
-    """A lab that is under way; left_out and assumptions grow as it goes."""
+    """A lab that is under way; left_out and assumptions grow as it goes.
+
+    Raises:  RequestError for more threads than cores
+    """
 
     lab: str
     question: str
@@ -45,6 +49,14 @@ class LabSession:
     machine: MachineIdentity = field(default_factory=identify_machine)
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     started_s: float = field(default_factory=time.perf_counter)
+
+    def __post_init__(self) -> None:
+        asked, cores = self.settings.num_threads, self.machine.num_usable_cores
+        if asked is not None and asked > cores:
+            raise RequestError(
+                f"{asked} threads are asked for, and this process may use {counted(range(cores), 'core')}; more threads than that only "
+                f"wait for one another: give 1 to {cores}"
+            )
 
     @property
     def num_threads(self) -> int:

@@ -15,6 +15,7 @@ from inference_bench.errors import RequestError
 FLOAT32: Final = "float32"
 BFLOAT16: Final = "bfloat16"
 DTYPES: Final = (FLOAT32, BFLOAT16)
+MOST_SEED: Final = 2**63 - 1  # what PyTorch takes
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,7 @@ class LabSettings:
 
     Where:  model is None for the embedded model, else a folder as Transformers writes it, a .gguf file, or a hub id; revision pins a
             hub id; num_threads None is every core this process may use; is_quick leaves out what takes long, and says what
-    Raises: RequestError for a number of threads or a number format that cannot be
+    Raises: RequestError for a number of threads, a number format or a seed that cannot be
     """
 
     model: str | None = None
@@ -38,5 +39,7 @@ class LabSettings:
             raise RequestError(f"a model cannot be computed in {self.dtype!r} here; formats: {', '.join(DTYPES)}")
         if self.num_threads is not None and self.num_threads < 1:
             raise RequestError(f"{self.num_threads} threads cannot compute; give 1 or more")
+        if not 0 <= self.seed <= MOST_SEED:
+            raise RequestError(f"{self.seed} cannot be a seed; give 0 to {MOST_SEED}")
         if self.revision is not None and self.model is None:
             raise RequestError("a revision pins a model on the hub; name that model too")

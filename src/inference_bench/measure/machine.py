@@ -37,27 +37,32 @@ def probe(
     max_batch: int = 512,
     matrix_size: int = 8192,
     seed: int = 0,
+    num_threads: int | None = None,
     clock: Clock = time.perf_counter,
 ) -> ProbeResult:
-    """Memory bandwidth and float32 product rate, on all the cores that this process may use.
+    """Memory bandwidth and float32 product rate, on all the cores that this process may use, or on fewer threads.
 
-    Where:    budget_s is aimed at, not promised: a slow machine gets a smaller matrix and fewer repeats, and the
-              result says so; no row is timed fewer than four times
-    Raises:   MissingExtraError without NumPy or threadpoolctl; RequestError for a size or budget of nothing;
+    Where:    num_threads None is one for each of those cores; budget_s is aimed at, not promised: a slow machine gets a
+              smaller matrix and fewer repeats, and the result says so; no row is timed fewer than four times
+    Raises:   MissingExtraError without NumPy or threadpoolctl; RequestError for a size, a budget or threads of nothing;
               MeasurementError when memory does not suffice
     """
     started_s = clock()
     batches = power_of_two_batches(max_batch)
     if matrix_size < 1 or budget_s <= 0:
         raise RequestError(f"matrix size {matrix_size} and budget {budget_s} s must both be above 0")
+    if num_threads is not None and num_threads < 1:
+        raise RequestError(f"{num_threads} threads cannot measure anything; give 1 or more")
     _require_numpy()
     from inference_bench.measure import machine_kernels as kernels
 
     identity = identify_machine()
-    with kernels.library_threads(identity.num_usable_cores):
+    threads = num_threads or identity.num_usable_cores
+    with kernels.library_threads(threads):
         identity = dataclasses.replace(identity, blas=identify_blas())
         plan = plan_probe(
             identity,
+            num_threads=threads,
             matrix_size=matrix_size,
             batches=batches,
             budget_s=budget_s,
@@ -77,7 +82,7 @@ def probe(
         matrix_size=plan.matrix_size,
         identity=identity,
         gpu=None,
-        method=_describe_method(identity),
+        method=_describe_method(identity, threads),
         notes=tuple(explain_plan(plan, identity)),
         seed=seed,
         elapsed_s=clock() - started_s,
@@ -96,14 +101,14 @@ def _require_numpy() -> None:
         ) from error
 
 
-def _describe_method(identity: MachineIdentity) -> str:
+def _describe_method(identity: MachineIdentity, num_threads: int) -> str:
     libraries = [
         f"{library.name} {library.version or ''} ({library.architecture or 'unnamed'} kernels)"
         for library in identity.blas
     ]
     return (
         f"float32 products by NumPy {identity.numpy_version} with {', '.join(libraries) or 'an unnamed library'} on "
-        f"{identity.num_usable_cores} threads; medians of repeated calls; bytes and FLOPs are counted from the shapes, "
+        f"{num_threads} threads; medians of repeated calls; bytes and FLOPs are counted from the shapes, "
         "not read from a hardware counter"
     )
 

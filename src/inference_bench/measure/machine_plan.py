@@ -51,6 +51,7 @@ def plan_probe(
     budget_s: float,
     rate_flops_per_s: float,
     seed: int,
+    num_threads: int | None = None,
 ) -> ProbePlan:
     """The largest halving of matrix_size that fits half of the available memory and the time.
 
@@ -73,7 +74,7 @@ def plan_probe(
         matrix_size=size,
         batches=batches,
         stream_bytes=_stream_bytes(size, batches, identity.last_level_cache_bytes or 0, allowed_bytes),
-        num_threads=identity.num_usable_cores,
+        num_threads=num_threads or identity.num_usable_cores,
         cache_bytes=identity.last_level_cache_bytes,
         seed=seed,
     )

@@ -45,7 +45,7 @@ def lab_page(result: BatchResult) -> LabPage:
     tables = [
         speed_table(first),
         *map(partial(breakdown_table, first.dtype), first.breakdowns),
-        *map(speed_table, others),
+        *(speed_table(run, has_note=False) for run in others),
     ]
     further = [breakdown_table(run.dtype, each) for run in others for each in run.breakdowns]
     return LabPage(
@@ -53,10 +53,11 @@ def lab_page(result: BatchResult) -> LabPage:
         checks=result.checks,
         figures=tuple(_figures(result)),
         reading=tuple(_reading(result)),
-        tables=(*tables, agreement_table(result), pad_table(result), fault_table(result)),
+        tables=(*tables, agreement_table(result), fault_table(result)),
         drawings=(_drawing(result),),
         details=(
             ceiling_table(result),
+            pad_table(result),
             *further,
             *(prompt_table(each) for run in result.runs for each in run.agreements),
         ),
@@ -66,11 +67,12 @@ def lab_page(result: BatchResult) -> LabPage:
 def _figures(result: BatchResult) -> Iterator[KeyFigure]:
     run = result.runs[0]
     first, last = run.points[0], run.points[-1]
-    yield KeyFigure(
-        f"a batch of {format_count(last.batch)} over {format_count(first.batch)}",
-        format_number(last.tokens_per_s / first.tokens_per_s), "times", _MEASURED, f"tokens/s, {run.dtype}",
-        f"{format_number(last.tokens_per_s)} tokens/s against {format_number(first.tokens_per_s)}",
-    )  # fmt: skip
+    if last is not first:
+        yield KeyFigure(
+            f"a batch of {format_count(last.batch)} over {format_count(first.batch)}",
+            format_number(last.tokens_per_s / first.tokens_per_s), "times", _MEASURED, f"tokens/s, {run.dtype}",
+            f"{format_number(last.tokens_per_s)} tokens/s against {format_number(first.tokens_per_s)}",
+        )  # fmt: skip
     for point in (first, last) if last is not first else (first,):
         share, _, unit = format_fraction(point.step_fraction_of_bound).partition(" ")
         yield KeyFigure(
@@ -96,10 +98,32 @@ def _reading(result: BatchResult) -> Iterator[str]:
     yield from (_agrees(each) for each in first.agreements)
     for run in others:
         yield from _beside(first, run)
+    yield from (_beyond(run) for run in result.runs if _is_beyond(run))
     if result.pads:
         yield _pads(result)
     if result.faults:
         yield _faults(result)
+
+
+def _is_beyond(run: DtypeRun) -> bool:
+    """Whether anything was faster than the least it can take, which no work is."""
+    fractions = [
+        fraction for each in run.points for fraction in (each.step_fraction_of_bound, each.ttft_fraction_of_bound)
+    ]
+    fractions += [
+        part.bound_s / part.taken_s
+        for each in run.breakdowns
+        for part in each.parts
+        if part.bound_s and part.taken_s > 0
+    ]
+    return max(fractions) > 1
+
+
+def _beyond(run: DtypeRun) -> str:
+    return (
+        f"In {run.dtype} something was faster than its bound: the ceilings came out too low, as they do where other work slows the machine "
+        "while they are measured, so every share of a bound is too high here; run it again on a quiet machine"
+    )
 
 
 def _pads(result: BatchResult) -> str:
@@ -114,6 +138,20 @@ def _pads(result: BatchResult) -> str:
 
 def _gain(run: DtypeRun) -> Iterator[str]:
     first, last = run.points[0], run.points[-1]
+    ceilings = (
+        f"Under this machine's ceilings ({format_si(run.ceilings.bandwidth_bytes_per_s, 'B/s')}, "
+        f"{format_si(run.ceilings.peak_flops_per_s, 'FLOP/s')}) the work of a step allows"
+    )
+    if first is last:
+        yield (
+            f"In {run.dtype} a batch of {format_count(first.batch)} decodes {format_number(first.tokens_per_s)} tokens/s, "
+            f"{format_number(first.tokens_per_s_per_sequence)} for each sequence, {format_seconds(first.ttft_s)} after it was asked"
+        )
+        yield (
+            f"{ceilings} {format_number(first.bound_tokens_per_s)} tokens/s: {format_fraction(first.step_fraction_of_bound)} of that are "
+            f"reached; the limit is {first.step_limited_by}"
+        )
+        return
     yield (
         f"In {run.dtype} a batch of {format_count(last.batch)} decodes {format_number(last.tokens_per_s)} tokens/s, "
         f"{format_number(last.tokens_per_s / first.tokens_per_s)} times as many as a batch of {format_count(first.batch)}; each "
@@ -121,29 +159,29 @@ def _gain(run: DtypeRun) -> Iterator[str]:
         f"and waits {format_seconds(last.ttft_s)} instead of {format_seconds(first.ttft_s)} for its first token"
     )
     yield (
-        f"Under this machine's ceilings ({format_si(run.ceilings.bandwidth_bytes_per_s, 'B/s')}, "
-        f"{format_si(run.ceilings.peak_flops_per_s, 'FLOP/s')}) the work of a step allows {format_number(first.bound_tokens_per_s)} "
-        f"and {format_number(last.bound_tokens_per_s)} tokens/s: {format_fraction(first.step_fraction_of_bound)} and "
-        f"{format_fraction(last.step_fraction_of_bound)} of that are reached; the limit is {first.step_limited_by} at "
-        f"{format_count(first.batch)} and {last.step_limited_by} at {format_count(last.batch)}"
+        f"{ceilings} {format_number(first.bound_tokens_per_s)} and {format_number(last.bound_tokens_per_s)} tokens/s: "
+        f"{format_fraction(first.step_fraction_of_bound)} and {format_fraction(last.step_fraction_of_bound)} of that are reached; the "
+        f"limit is {first.step_limited_by} at {format_count(first.batch)} and {last.step_limited_by} at {format_count(last.batch)}"
     )
 
 
 def _cost(run: DtypeRun, found: StepBreakdown) -> str:
     """Why a step takes longer than its bound, with the largest part first."""
-    parts = sorted(found.parts, key=lambda part: -part.taken_s)
+    parts = sorted((part for part in found.parts if part.taken_s > 0), key=lambda part: -part.taken_s)
     products = next(part for part in found.parts if part.bound_s is not None)
-    said = ", ".join(f"{part.name} {format_fraction(part.fraction_of_step)}" for part in parts)
-    per_call = (
-        ""
-        if found.overhead_per_call_s is None
-        else f"; beside its {format_count(found.num_calls)} calls a step spends {format_seconds(found.overhead_per_call_s)} on each"
-    )
+    said = ", ".join(f"{format_fraction(part.fraction_of_step)} {part.name}" for part in parts)
     times = "" if not products.bound_s else f", {format_number(products.taken_s / products.bound_s)} times their bound"
+    rate = format_si(found.linear_weight_bytes / found.linears_alone_s, "B/s")
+    rest = (
+        "; what Python and dispatch take is lost in the noise"
+        if found.overhead_per_call_s is None
+        else f"; Python and dispatch take {format_seconds(found.overhead_per_call_s)} for each of {format_count(found.num_calls)} calls"
+    )
     return (
-        f"At batch {format_count(found.batch)} in {run.dtype} a step of {format_seconds(found.step_s)} is {said}: the products take "
-        f"{format_seconds(products.taken_s)}{times}, and the {format_count(found.num_linears)} linear layers alone "
-        f"{format_seconds(found.linears_alone_s)}; to lengthen the cache {format_bytes(found.copied_cache_bytes)} are copied{per_call}"
+        f"At batch {format_count(found.batch)} in {run.dtype} the fastest step, {format_seconds(found.step_s)}, is {said}: the products "
+        f"take {format_seconds(products.taken_s)}{times}; the {format_count(found.num_linears)} linear layers alone, without a model "
+        f"around them, take {format_seconds(found.linears_alone_s)}, {rate} of weights; to lengthen the cache "
+        f"{format_bytes(found.copied_cache_bytes)} are copied{rest}"
     )
 
 

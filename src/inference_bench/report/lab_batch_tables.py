@@ -7,7 +7,7 @@ Read next by: lab_batch.
 
 from __future__ import annotations
 
-from inference_bench.labs.batch.result import BatchAgreement, BatchResult, DtypeRun, StepBreakdown
+from inference_bench.labs.batch.result import BatchAgreement, BatchResult, DtypeRun, StepBreakdown, StepPart
 from inference_bench.report.table import Column, Table
 from inference_bench.units import (
     format_bytes,
@@ -19,11 +19,11 @@ from inference_bench.units import (
 )
 
 
-def speed_table(run: DtypeRun) -> Table:
+def speed_table(run: DtypeRun, has_note: bool = True) -> Table:
     """Every batch: first token, step, rates, each beside its bound."""
     columns = (
         Column("B"), Column("TTFT"), Column("of its bound"), Column("step"), Column("spread"), Column("bound"), Column("of bound"),
-        Column("limit", "l"), Column("tokens/s"), Column("each"), Column("padded"),
+        Column("limit", "l"), Column("tokens/s"), Column("per seq."), Column("padded"),
     )  # fmt: skip
     rows = tuple(
         (
@@ -41,8 +41,11 @@ def speed_table(run: DtypeRun) -> Table:
         )
         for point in run.points
     )
-    note = "TTFT is the prefill of the padded batch. Bounds count the real tokens; padded is the share of its rectangle that is padding."
-    return Table(f"Speed in {run.dtype}", columns, rows, note)
+    note = (
+        "Medians. TTFT is the prefill of the padded batch; bounds count the real tokens; padded is the share of the prefill's rectangle "
+        "that is padding."
+    )
+    return Table(f"Speed in {run.dtype}", columns, rows, note if has_note else "")
 
 
 def breakdown_table(dtype: str, found: StepBreakdown) -> Table:
@@ -59,8 +62,7 @@ def breakdown_table(dtype: str, found: StepBreakdown) -> Table:
         (
             part.name,
             format_count(part.num_calls),
-            format_seconds(part.taken_s),
-            format_fraction(part.fraction_of_step),
+            *_time_of(part),
             format_seconds(part.bound_s),
             format_number(part.taken_s / part.bound_s if part.bound_s else None),
         )
@@ -72,10 +74,17 @@ def breakdown_table(dtype: str, found: StepBreakdown) -> Table:
     )  # fmt: skip
     note = (
         f"The linear layers alone, {format_count(found.num_linears)} of them with {format_bytes(found.linear_weight_bytes)} of weights: "
-        f"{format_seconds(found.linears_alone_s)}. Copied to lengthen the cache: {format_bytes(found.copied_cache_bytes)}. Outside the "
-        f"calls: {format_seconds(found.overhead_per_call_s)} each."
+        f"{format_seconds(found.linears_alone_s)}. Copied to lengthen the cache: {format_bytes(found.copied_cache_bytes)}. Each time is "
+        "of the fastest step."
     )
     return Table(f"A step at B = {found.batch} in {dtype}", columns, (*rows, whole), note)
+
+
+def _time_of(part: StepPart) -> tuple[str, str]:
+    """Time and share; what is left over can come out below nothing where other work slowed the steps it is taken from."""
+    if part.taken_s < 0:
+        return "lost in noise", "n/a"
+    return format_seconds(part.taken_s), format_fraction(part.fraction_of_step)
 
 
 def agreement_table(result: BatchResult) -> Table:
@@ -159,7 +168,7 @@ def fault_table(result: BatchResult) -> Table:
             format_number(row.max_difference),
             f"{format_count(row.num_changed_tokens)} of {format_count(row.num_tokens)}",
             "caught" if row.is_caught_by_logits else ("missed" if row.is_expected else "no fault here"),
-            "caught" if row.is_caught_by_tokens else "missed",
+            "caught" if row.is_caught_by_tokens else ("missed" if row.is_expected else "no fault here"),
         )
         for row in result.faults
     )

@@ -128,8 +128,11 @@ def _fault_sentences(result: CacheResult) -> Iterator[str]:
         for each in planted
         if each.tokens_part and each.first_over_tolerance is not None
     ]
-    if late:
-        yield f"Where tokens do part, logits were wrong up to {max(late)} tokens before: a shorter answer looks right"
+    if max(late, default=0) > 0:
+        yield (
+            f"Where tokens do part, logits were wrong up to {format_count(max(late))} token{'s' * (max(late) > 1)} before: a shorter "
+            "answer looks right"
+        )
 
 
 def _size_sentence(result: CacheResult) -> str:
@@ -150,8 +153,9 @@ def _time_sentences(result: CacheResult) -> Iterator[str]:
         yield (
             f"Without a cache {format_count(last.num_emitted)} tokens take {_digits(last.speedup)} times as long "
             f"({format_seconds(last.uncached_s)} against {format_seconds(last.cached_s)}), {format_count(first.num_emitted)} tokens "
-            f"{_digits(first.speedup)} times; in FLOPs it is {format_number(last.flops_ratio)} and {format_number(first.flops_ratio)} "
-            "times: a step of one token reads every weight for little arithmetic, so saved FLOPs are not saved time one for one"
+            f"{_digits(first.speedup)} times, summed from measured steps and forwards; in FLOPs it is "
+            f"{format_number(last.flops_ratio)} and {format_number(first.flops_ratio)} times: a step "
+            "of one token reads every weight for little arithmetic, so saved FLOPs are not saved time one for one"
         )
     run = result.timed_run
     yield (
@@ -184,7 +188,7 @@ def _reuse_sentence(reuse: PrefixReuse) -> str:
     return (
         f"A cached prefix of {format_count(reuse.num_prefix_tokens)} tokens brings the first token after "
         f"{format_seconds(reuse.warm_s)}, not {format_seconds(reuse.cold_s)}, besides a copy of {format_bytes(reuse.copied_bytes)} that "
-        f"takes {format_seconds(reuse.copy_s)}; logits differ by {_digits(reuse.max_logit_error)} at most"
+        f"takes {format_seconds(reuse.copy_s)}; its logits are {_off(reuse.max_logit_error)}"
     )
 
 
@@ -198,7 +202,7 @@ def _shared_sentences(result: CacheResult) -> Iterator[str]:
                 f"Two suffixes written into one cache {'spoil each other' if spoilt else 'did no harm here'}: the second finds "
                 f"{format_count(branch.num_cached_before)} positions, not {format_count(branch.num_prefix_tokens)}; its logits are off "
                 f"by {_digits(branch.max_logit_error)}, and {same} of {format_count(branch.num_emitted)} tokens after it are equal; from "
-                f"copies, or with the rest taken back first, they are off by {_digits(own)} at most"
+                f"copies, or with the rest taken back first, logits are {_off(own)}"
             )
 
 
@@ -211,6 +215,10 @@ def _boundary_sentences(result: CacheResult) -> Iterator[str]:
             f"whole text, which moves logits by up to {_digits(worst)}; with the common tokens alone reused they agree within "
             f"{_digits(max(case.reused_logit_error for case in merged))}"
         )
+
+
+def _off(error: float) -> str:
+    return f"off by {_digits(error)} at most" if error > 0 else "the same to the last bit"
 
 
 def _digits(value: float) -> str:

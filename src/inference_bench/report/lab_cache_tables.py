@@ -86,8 +86,8 @@ def _paths(result: CacheResult) -> Table:
         Column("in", "l"),
         Column("runs"),
         Column("same text", origin="measured"),
-        Column("other token at", origin="measured"),
-        Column("logits wrong from", origin="measured"),
+        Column("parts at", origin="measured"),
+        Column("wrong from", origin="measured"),
         Column("off by", origin="measured"),
     )
     groups: dict[tuple[str, str], list[PathComparison]] = {}
@@ -100,8 +100,9 @@ def _paths(result: CacheResult) -> Table:
         if any(each.fault and each.is_seen_by_logits_alone for each in group)
     )
     note = (
-        "Same text: runs without another token; other token at: where the text differs first, by run; logits are compared up to there, "
-        "since after it the two paths answer different texts. Marked: faults that no token shows on some prompt."
+        "Same text: runs of which every token is right. Parts at: the first token that differs. Wrong from: the first token whose logits "
+        "are off by more than is allowed. Off by: the largest difference of a logit, up to where the text parts, since after that the two "
+        "paths answer different texts. Marked: faults that no token shows on some prompt."
     )
     return Table("The cached path against full recomputation", columns, rows, note, marked)
 
@@ -141,7 +142,7 @@ def _every_path(result: CacheResult) -> Table:
         Column("in", "l"),
         Column("prompt", "l"),
         Column("equal tokens", origin="measured"),
-        Column("logits wrong from"),
+        Column("wrong from"),
         Column("off by", origin="measured"),
         Column("seen by", "l"),
     )

@@ -55,7 +55,6 @@ def lab_page(result: GrammarResult) -> LabPage:
             unenforced_table(result),
             server_table(result),
             server_keywords_table(result),
-            faults_table(result),
         ),
         drawings=(
             Drawing(
@@ -69,7 +68,7 @@ def lab_page(result: GrammarResult) -> LabPage:
                 lambda width: parts_chart(result, width),
             ),
         ),
-        details=(keywords_table(result), documents_table(result)),
+        details=(keywords_table(result), faults_table(result), documents_table(result)),
     )
 
 
@@ -124,7 +123,7 @@ def _figures(result: GrammarResult) -> Iterator[KeyFigure]:
             unit,
             Origin.COUNTED.value,
             "just one token allowed",
-            "decode steps that an engine could leave out by fast-forwarding",
+            "an engine that fast-forwards does not ask the model there",
             forced,
         )
 
@@ -154,9 +153,10 @@ def _guarantee(result: GrammarResult) -> Iterator[str]:
     masked, free, short = (rate_of(result, way) for way in (Way.CONSTRAINED, Way.FREE, Way.SHORT))
     if masked is not None:
         finished = masked.num_documents - masked.num_truncated
+        held = f"{masked.num_valid} of {finished} finished ones are valid" if finished else "none was finished"
         yield (
-            f"A schema guarantees the form of a finished document, and not that it is finished: {masked.num_valid} of {finished} "
-            f"finished ones are valid, and {masked.num_truncated} of {masked.num_documents} were cut off by the budget"
+            f"A schema guarantees the form of a finished document, and not that it is finished: {held}, and {masked.num_truncated} of "
+            f"{masked.num_documents} were cut off by the budget"
         )
     if free is not None:
         yield (
@@ -198,8 +198,8 @@ def _tokens(result: GrammarResult) -> Iterator[str]:
     forced, across = sum(each.num_forced or 0 for each in known), sum(each.num_spanning for each in known)
     partial = sum(each.num_partial_utf8 for each in known)
     yield (
-        f"At {format_count(forced)} of {format_count(num_tokens)} steps just one token was allowed, so that an engine that "
-        f"fast-forwards saves {format_fraction(forced / num_tokens)} of the decode steps"
+        f"At {format_count(forced)} of {format_count(num_tokens)} steps ({format_fraction(forced / num_tokens)}) just one token was "
+        f"allowed: an engine that fast-forwards asks the model at the other {format_count(num_tokens - forced)} only"
     )
     yield (
         f"{format_count(across)} of {format_count(num_tokens)} tokens lie across two or more parts of JSON, and "

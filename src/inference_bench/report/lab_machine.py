@@ -26,6 +26,7 @@ from inference_bench.units import (
 )
 
 _MEASURED = "measured"
+_WHOLE = 0.95
 
 
 def lab_page(result: MachineResult) -> LabPage:
@@ -48,7 +49,7 @@ def _figures(result: MachineResult) -> Iterator[KeyFigure]:
         ("float32 peak", best.peak_flops_per_s, "FLOP/s"),
     ):
         number, _, prefixed = format_si(value, unit).partition(" ")
-        yield KeyFigure(name, number, prefixed, _MEASURED, "the faster of two libraries", best.source)
+        yield KeyFigure(name, number, prefixed, _MEASURED, "the fastest of both libraries and the probe", best.source)
     ridge = format_number(best.roof.ridge_flops_per_byte)
     yield KeyFigure("ridge", ridge, "FLOP/byte", _MEASURED, "peak over bandwidth", "where memory stops being the limit")
     for each in result.agreements:
@@ -67,7 +68,7 @@ def _reading(result: MachineResult) -> Iterator[str]:
         f"{format_si(best.peak_flops_per_s, 'FLOP/s')}: below {format_number(ridge)} FLOP/byte memory is the limit"
     )
     for each in result.agreements:
-        yield _agreement(each)
+        yield from _agreement(each)
     yield _better(result)
     if result.bfloat16_products:
         yield _in_bfloat16(result)
@@ -77,19 +78,22 @@ def _reading(result: MachineResult) -> Iterator[str]:
         yield (
             f"{format_count(len(above))} of {format_count(len(result.products))} rows lie above the probe's roof by more than they spread, "
             f"{worst.library} {worst.orientation} at B = {worst.row.batch} the most, by {format_fraction(worst.above_roof_fraction)}: "
-            "this is a finding, not cut off: the probe's own turn was slower, so its ceilings alone would be too low"
+            "the probe alone would set this machine's ceilings too low"
         )
 
 
-def _agreement(each: Agreement) -> str:
+def _agreement(each: Agreement) -> Iterator[str]:
     unit = "B/s" if each.name == "bandwidth" else "FLOP/s"
     values = (
-        f"{format_si(each.torch_value, unit)} by PyTorch, {format_si(each.numpy_value, unit)} by NumPy beside it, "
+        f"{format_si(each.torch_value, unit)} by PyTorch, {format_si(each.numpy_value, unit)} by NumPy in turns with it, "
         f"{format_si(each.probe_value, unit)} by the probe"
     )
+    allowed = format_fraction(each.allowed_fraction)
     if each.is_within:
-        return f"They agree on {each.name} within {format_fraction(each.allowed_fraction)}: {values}"
-    return f"They differ on {each.name} by more than {format_fraction(each.allowed_fraction)}: {values}; {'; '.join(each.reasons)}"
+        yield f"PyTorch, NumPy and the probe agree on {each.name} within {allowed}: {values}"
+        return
+    yield f"PyTorch, NumPy and the probe differ on {each.name} by more than {allowed}: {values}"
+    yield f"Why {each.name} differs: {'; '.join(each.reasons)}"
 
 
 def _better(result: MachineResult) -> str:
@@ -97,10 +101,10 @@ def _better(result: MachineResult) -> str:
     best, own = result.ceilings, result.torch_ceilings
     read = own.bandwidth_bytes_per_s / best.bandwidth_bytes_per_s
     peak = own.peak_flops_per_s / best.peak_flops_per_s
+    missing = "" if min(read, peak) >= _WHOLE else "; what is missing is the library's, or other work's, not the machine's"
     return (
-        f"The higher of both is the ceiling that the other labs take, measured again in their own run: PyTorch, which they compute with, "
-        f"reaches {format_fraction(read)} of this bandwidth and {format_fraction(peak)} of this peak with one product, "
-        "so the rest is a gap of its library, not of the machine"
+        f"The highest is the ceiling that other labs are held to, measured again in their own run: PyTorch, which they compute with, "
+        f"reaches {format_fraction(read)} of this bandwidth and {format_fraction(peak)} of this peak{missing}"
     )
 
 
@@ -124,7 +128,7 @@ def _ceilings(result: MachineResult) -> Table:
     named: Sequence[tuple[str, LabCeilings]] = (
         ("PyTorch", result.torch_ceilings),
         ("NumPy, in turns with it", result.numpy_ceilings),
-        ("the probe, by itself", result.probe_ceilings),
+        ("the probe, in its own turn", result.probe_ceilings),
         ("highest", result.ceilings),
     )
     rows = tuple(
@@ -136,13 +140,14 @@ def _ceilings(result: MachineResult) -> Table:
         )
         for name, each in named
     )
-    return Table("Ceilings, medians", columns, rows)
+    note = "Of each row its fastest value, which other work disturbed least; the rows below are medians."
+    return Table("Ceilings", columns, rows, note)
 
 
 def _pairs(result: MachineResult) -> Table:
     columns = (
         Column("B"), Column("PyTorch"), Column("NumPy"), Column("probe"), Column("PyTorch rate"), Column("NumPy rate"),
-        Column("ratio"), Column("both spreads"), Column("within", "l"),
+        Column("ratio"), Column("spread"), Column("within", "l"),
     )  # fmt: skip
     rows = tuple(
         (
@@ -159,7 +164,10 @@ def _pairs(result: MachineResult) -> Table:
         for each in result.pairs
     )
     size = f"{result.matrix_size} × {result.matrix_size}"
-    note = f"A matrix of {format_bytes(result.matrix_bytes)}, last-level cache {format_bytes(result.last_level_cache_bytes)}."
+    note = (
+        f"A matrix of {format_bytes(result.matrix_bytes)}, last-level cache {format_bytes(result.last_level_cache_bytes)}. "
+        "Times are medians, the ratio is PyTorch's rate over NumPy's, and the spread is that of both added."
+    )
     marked = frozenset(i for i, each in enumerate(result.pairs) if not each.is_within)
     return Table(f"{size} times B columns, each library's faster orientation", columns, rows, note, marked)
 

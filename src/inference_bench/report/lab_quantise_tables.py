@@ -14,7 +14,7 @@ from typing import Final
 
 from inference_bench.labs.quantise.result import OUTLIER_RATIO, MethodRow, OutlierRow, QuantiseResult
 from inference_bench.report.table import Cells, Column, Table
-from inference_bench.units import NOT_AVAILABLE, format_bytes, format_count, format_fraction, format_number
+from inference_bench.units import NOT_AVAILABLE, format_bytes, format_count, format_fraction, format_number, format_si
 
 KV_FAMILY: Final = "KV cache"
 SENSITIVITY: Final = "One kind of layer at 4 bits"
@@ -26,8 +26,15 @@ _MOST_LOSS: Final = 600.0  # nats, beyond which a perplexity is no number any mo
 _AS_FACTOR: Final = 1.0  # a perplexity twice as large or more is said as a factor
 
 
+_CACHE_COLUMNS: Final = (Column("a token", "r", "counted", "a token: bytes of its keys and values, scales included."),)
+_WEIGHT_COLUMNS: Final = (
+    Column("bits", "r", "counted", "bits: a weight of the linear layers, scales included."),
+    Column("error", "r", _MEASURED, "error: |W − W'| / |W| of the matrices that were changed."),
+)
+
+
 def method_tables(result: QuantiseResult) -> tuple[Table, ...]:
-    """Weights alone; with activations; the cache; one kind of layer at a time; then bytes, errors and tasks of all."""
+    """Weights alone; with activations; the cache; one kind of layer at a time; then what the model can still do."""
     parts = {
         "Weights alone": [row for row in result.methods if row.family not in _APART],
         "Weights and activations": [row for row in result.methods if row.family in ACTIVATIONS],
@@ -35,19 +42,19 @@ def method_tables(result: QuantiseResult) -> tuple[Table, ...]:
         SENSITIVITY: [row for row in result.methods if row.family == SENSITIVITY],
     }
     note = (
-        f"Perplexity over {format_count(result.scored_tokens)} tokens, {format_count(result.num_windows)} windows of "
-        f"{format_count(result.window_tokens)} of {result.text_name}."
+        f"Perplexity over {format_count(result.scored_tokens)} tokens of {result.text_name}, in windows of "
+        f"{format_count(result.window_tokens)}."
     )
-    quality = [_quality_table(title, rows, note) for title, rows in parts.items()]
-    return (*quality, _size_table(result.methods), _task_table(result.methods))
+    quality = [_quality_table(title, rows, "" if index else note) for index, (title, rows) in enumerate(parts.items())]
+    return (*quality, _task_table(result.methods))
 
 
 def _quality_table(title: str, rows: Sequence[MethodRow], note: str) -> Table:
-    has_bits = any(row.family != KV_FAMILY for row in rows)
+    is_cache = any(row.family == KV_FAMILY for row in rows)
     has_interval = any(row.loss_change_interval is not None for row in rows)
     columns = (
         Column("method", "l"),
-        *([Column("bits", "r", "counted", "bits: a weight of the linear layers, scales included.")] * has_bits),
+        *(_CACHE_COLUMNS if is_cache else _WEIGHT_COLUMNS),
         Column("perplexity", "r", _MEASURED),
         Column("change", "r", _MEASURED, "change: perplexity over float32's."),
         *(
@@ -58,7 +65,7 @@ def _quality_table(title: str, rows: Sequence[MethodRow], note: str) -> Table:
     cells = tuple(
         (
             row.name,
-            *([format_number(row.bits_per_weight, 4)] * has_bits),
+            *([format_si(row.cache_bytes_per_token, "B")] if is_cache else _bits_and_error(row)),
             format_number(row.perplexity, 4),
             change(row),
             *([interval(row)] * has_interval),
@@ -68,16 +75,8 @@ def _quality_table(title: str, rows: Sequence[MethodRow], note: str) -> Table:
     return Table(title, columns, cells, note)
 
 
-def _size_table(rows: Sequence[MethodRow]) -> Table:
-    """What the whole model takes, and how far its matrices moved; methods that change none of them are left out."""
-    columns = (
-        Column("method", "l"),
-        Column("model", "r", "counted"),
-        Column("weight error", "r", _MEASURED, "weight error: |W − W'| / |W| of the matrices that were changed."),
-    )
-    changed = [row for row in rows if row.weight_error is not None]
-    cells = tuple((row.name, format_bytes(row.weight_bytes), format_fraction(row.weight_error)) for row in changed)
-    return Table("Bytes of the whole model, and the error of its weights", columns, cells)
+def _bits_and_error(row: MethodRow) -> tuple[str, str]:
+    return format_number(row.bits_per_weight, 4), format_fraction(row.weight_error)
 
 
 def _task_table(rows: Sequence[MethodRow]) -> Table:
@@ -127,12 +126,13 @@ def signed(fraction: float, significant: int = 3) -> str:
 
 
 def file_table(result: QuantiseResult) -> Table:
-    """The files that the engine served."""
+    """The files that the engine served; the column of PyTorch with their weights where that was computed."""
+    has_weights = any(row.weights_perplexity is not None for row in result.gguf)
     columns = (
         Column("file", "l"),
         Column("size", "r", "counted"),
         Column("perplexity", "r", _MEASURED, "perplexity: by the engine's own kernels;"),
-        Column("weights", "r", _MEASURED, "weights: by PyTorch with the file's weights;"),
+        *([Column("weights", "r", _MEASURED, "weights: by PyTorch with the file's weights;")] * has_weights),
         Column("float32", "r", _MEASURED, "float32: by PyTorch without quantisation, all over the same tokens."),
         Column("decode", "r", _MEASURED),
         Column("gain", "r", _MEASURED, "gain: decode speed over that of the first file;"),
@@ -143,7 +143,7 @@ def file_table(result: QuantiseResult) -> Table:
             row.format,
             format_bytes(row.file_bytes),
             format_number(row.perplexity, 4),
-            format_number(row.weights_perplexity, 4),
+            *([format_number(row.weights_perplexity, 4)] * has_weights),
             format_number(row.float32_perplexity_same_tokens, 4),
             f"{format_number(row.decode_tokens_per_s)} tok/s" if row.decode_tokens_per_s else NOT_AVAILABLE,
             times(row.measured_gain),
@@ -251,8 +251,7 @@ def format_table(result: QuantiseResult) -> Table:
 
 
 def detail_table(result: QuantiseResult) -> Table:
-    """What was set for each method."""
-    columns = (Column("family", "l"), Column("method", "l"), Column("set to", "l"))
-    return Table(
-        "Settings of each method", columns, tuple((row.family, row.name, row.detail) for row in result.methods)
-    )
+    """What was set for each method, and what the whole model takes by it."""
+    columns = (Column("family", "l"), Column("method", "l"), Column("model", "r", "counted"), Column("set to", "l"))
+    cells = tuple((row.family, row.name, format_bytes(row.weight_bytes), row.detail) for row in result.methods)
+    return Table("Settings of each method, and bytes of the whole model", columns, cells)

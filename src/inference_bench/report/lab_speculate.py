@@ -9,6 +9,7 @@ Read next by: cli, notebook.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Final
 
 from inference_bench.charts.lab_speculate import position_chart, speed_up_chart
 from inference_bench.labs.speculate.result import TARGET, DraftRun, ServerResult, SpeculateResult, SpeedUps
@@ -30,6 +31,7 @@ from inference_bench.report.lab_speculate_tables import (
 from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 
 Timed = tuple[DraftRun, SpeedUps]
+_NO_DIFFERENCE: Final = 0.05  # between two timings of the same
 
 
 def lab_page(result: SpeculateResult) -> LabPage:
@@ -45,7 +47,6 @@ def lab_page(result: SpeculateResult) -> LabPage:
             places_table(result),
             costs_table(result),
             sampled_table(result),
-            planted_table(result),
             answers_table(result),
             loads_table(result),
         ),
@@ -61,20 +62,19 @@ def lab_page(result: SpeculateResult) -> LabPage:
                 lambda width: position_chart(result, width),
             ),
         ),
-        details=(prompts_table(result), comparisons_table(result)),
+        details=(planted_table(result), prompts_table(result), comparisons_table(result)),
     )
 
 
-def _timed(result: SpeculateResult) -> list[Timed]:
-    return [(run, run.speed_ups) for run in result.runs if run.speed_ups is not None]
+def _choices(result: SpeculateResult) -> list[Timed]:
+    """Every run that was timed, but for the target as its own draft: nobody would use it."""
+    own = {each.name for each in result.drafts if each.kind == TARGET}
+    return [(run, run.speed_ups) for run in result.runs if run.speed_ups is not None and run.draft not in own]
 
 
 def fastest(result: SpeculateResult) -> Timed | None:
-    """The draft and γ with the largest measured speed-up; the target as its own draft is a limit and no choice."""
-    own = {each.name for each in result.drafts if each.kind == TARGET}
-    return max(
-        (each for each in _timed(result) if each[0].draft not in own), key=lambda each: each[1].measured, default=None
-    )
+    """The draft and γ with the largest measured speed-up."""
+    return max(_choices(result), key=lambda each: each[1].measured, default=None)
 
 
 def _figures(result: SpeculateResult) -> Iterator[KeyFigure]:
@@ -150,25 +150,34 @@ def _gain(result: SpeculateResult) -> Iterator[str]:
     if best is None:
         return
     run, speeds = best
-    answer = "It gains" if speeds.measured > 1 else "It gains nothing here"
     yield (
-        f"{answer}: the fastest, {run.draft} at γ = {run.gamma}, decodes {format_number(speeds.measured)} times as fast as plain, where "
-        f"acceptance and step costs predict {format_number(speeds.predicted)}; by the formula the best would be "
-        f"{_best_by_formula(result)}"
+        f"{_verdict(speeds.measured)}: the fastest, {run.draft} at γ = {run.gamma}, decodes {format_number(speeds.measured)} times as "
+        f"fast as plain, where acceptance and step costs predict {format_number(speeds.predicted)}{_best_by_formula(result, run)}"
     )
     yield (
         f"Prediction and stopwatch differ in three steps: a round gave {format_number(run.tokens_per_round)} tokens where one acceptance "
         f"at every place gives {format_number(run.expected_tokens_per_round)} (× {_ratio(speeds.with_tokens_counted, speeds.predicted)}); "
-        f"{format_count(run.num_empty_rounds)} of {format_count(run.num_rounds)} rounds proposed nothing and cost a plain step "
+        f"of {format_count(run.num_rounds)} rounds {format_count(run.num_empty_rounds)} proposed nothing and "
+        f"{format_count(run.num_cut_rounds)} were cut by the answer's end, which makes them cheaper "
         f"(× {_ratio(speeds.with_rounds_counted, speeds.with_tokens_counted)}); the rest is steps that took another time than where they "
         f"were measured, with {format_fraction(run.rollback_s / run.elapsed_s, 2)} for rolling back and "
         f"{format_fraction(run.other_s / run.elapsed_s, 2)} for the loop (× {_ratio(speeds.measured, speeds.with_rounds_counted)})"
     )
 
 
-def _best_by_formula(result: SpeculateResult) -> str:
-    run, speeds = max(_timed(result), key=lambda each: each[1].predicted)
-    return f"{run.draft} at γ = {run.gamma} with {format_number(speeds.predicted)}"
+def _verdict(speed_up: float) -> str:
+    """Timings of one run differ by some percent from those of the next."""
+    if abs(speed_up - 1) < _NO_DIFFERENCE:
+        return "It hardly changes the speed here"
+    return "It gains" if speed_up > 1 else "It gains nothing here"
+
+
+def _best_by_formula(result: SpeculateResult, fastest_run: DraftRun) -> str:
+    """The best by prediction, where that is another one."""
+    run, speeds = max(_choices(result), key=lambda each: each[1].predicted)
+    if run == fastest_run:
+        return ""
+    return f"; by the formula the best would be {run.draft} at γ = {run.gamma} with {format_number(speeds.predicted)}"
 
 
 def _ratio(value: float, before: float) -> str:
@@ -177,11 +186,11 @@ def _ratio(value: float, before: float) -> str:
 
 def _losers(result: SpeculateResult) -> Iterator[str]:
     """Drafts that no acceptance would make pay."""
-    hopeless = [run for run in result.runs if run.break_even_acceptance is None]
+    hopeless = [run for run, _ in _choices(result) if run.break_even_acceptance is None]
     for draft in dict.fromkeys(run.draft for run in hopeless):
         run = next(each for each in hopeless if each.draft == draft)
         yield (
-            f"{draft.capitalize()} could not gain at γ = {run.gamma} even if every proposal were right: a round costs "
+            f"The draft {draft} could not gain at γ = {run.gamma} even if every proposal were right: a round costs "
             f"{format_number(run.gamma * run.draft_cost + run.verify_cost)} plain steps "
             f"(a draft step {format_number(run.draft_cost)}, verifying {format_number(run.verify_cost)}) and gives {run.gamma + 1} tokens "
             f"at most; {format_fraction(run.acceptance)} of its judged proposals were right"
@@ -194,11 +203,11 @@ def _drawn(result: SpeculateResult) -> Iterator[str]:
     worst = max(result.sampled, key=lambda each: each.total_variation / each.total_variation_allowed)
     verdict = "follow" if worst.total_variation <= worst.total_variation_allowed else "do not follow"
     caught = sum(each.is_caught for each in result.planted)
+    found = f"; {caught} of {len(result.planted)} mistakes made on purpose are found" if result.planted else ""
     yield (
         f"Drawn tokens {verdict} the target's own distribution: over {format_count(worst.num_draws)} draws a context the total variation "
         f"is at most {format_number(worst.total_variation)} where {format_number(worst.total_variation_allowed)} is allowed, and exactly "
-        f"computed they miss it by {format_number(max(each.identity_error for each in result.sampled))}; {format_count(caught)} of "
-        f"{format_count(len(result.planted))} planted mistakes are found"
+        f"computed they miss it by {format_number(max(each.identity_error for each in result.sampled))}{found}"
     )
 
 
@@ -206,7 +215,10 @@ def _served(server: ServerResult) -> Iterator[str]:
     same = sum(each.is_same_text for each in server.answers)
     proposed = sum(each.num_proposed or 0 for each in server.answers)
     accepted = sum(each.num_accepted or 0 for each in server.answers)
-    share = format_fraction(accepted / proposed) if proposed else "none"
+    share = format_fraction(accepted / proposed) if proposed else ""
+    drafted = (
+        f"proposed {format_count(proposed)} tokens, of which {share} were accepted" if proposed else "proposed nothing"
+    )
     said = [
         f"{format_number(load.on_tokens_per_s)} tokens/s with it and {format_number(load.off_tokens_per_s)} without at concurrency "
         f"{load.concurrency}"
@@ -214,8 +226,8 @@ def _served(server: ServerResult) -> Iterator[str]:
     ]
     yield (
         f"A real server, {server.engine} with its own option ({server.option}) gave the same text for {format_count(same)} of "
-        f"{format_count(len(server.answers))} prompts and {', '.join(said)}; it proposed {format_count(proposed)} tokens, of which "
-        f"{share} were accepted"
+        f"{format_count(len(server.answers))} prompts and {', '.join(said)}; it "
+        f"{drafted}"
     )
     slower = [each for each in server.answers if _is_slower(each.off_s_per_token, each.on_s_per_token)]
     if slower:
@@ -228,7 +240,7 @@ def _served(server: ServerResult) -> Iterator[str]:
 
 
 def _is_slower(off_s: float | None, on_s: float | None) -> bool:
-    return off_s is not None and on_s is not None and on_s > off_s
+    return off_s is not None and on_s is not None and on_s > off_s * (1 + _NO_DIFFERENCE)
 
 
 def _server_ratio(server: ServerResult | None) -> float | None:

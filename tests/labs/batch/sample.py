@@ -78,7 +78,7 @@ def sample_result() -> BatchResult:
         (dtype_run("float32", 1.0), dtype_run("bfloat16", 0.5, tie)),
         (PadRow(0, 4, 0.0, 0), PadRow(256, 4, 3e-5, 0)),
         (
-            FaultRow("positions counted from the left edge", 4e-5, 0, 18, False, False, False, hidden),
+            FaultRow("positions from the left edge", 4e-5, 0, 18, False, False, False, hidden),
             FaultRow("no mask", 20.0, 8, 18, True, True, True, "padding is read"),
             FaultRow("no mask after the prefill", 8.0, 0, 18, True, False, True, "padding is read"),
         ),

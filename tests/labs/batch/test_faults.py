@@ -9,7 +9,9 @@ import pytest
 pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from inference_bench.labs.batch.decoding import decode
+import torch
+
+from inference_bench.labs.batch.decoding import Decoder, Layout, Masking, decode
 from inference_bench.labs.batch.faults import FAULTS, check_faults, check_pads, is_rotary, plant_faults
 from inference_bench.labs.batch.padding import pad_left
 from inference_bench.labs.batch.result import FaultRow, PadRow
@@ -29,7 +31,7 @@ def test_a_rotary_model_shows_every_fault_but_a_shift_of_all_positions() -> None
     assert is_rotary(network)
     rows = planted(network)
     assert len(rows) == len(FAULTS) == 6
-    hidden = rows.pop("positions counted from the left edge")
+    hidden = rows.pop("positions from the left edge")
     assert hidden.max_difference < 1e-4
     assert not hidden.is_expected
     assert all(row.max_difference > 1e-2 and row.is_caught_by_logits and row.is_expected for row in rows.values())
@@ -40,8 +42,20 @@ def test_a_model_with_learned_positions_shows_that_shift_too() -> None:
     network = tiny_gpt2()
     assert not is_rotary(network)
     rows = planted(network)
-    assert rows["positions counted from the left edge"].max_difference > 1e-2
+    assert rows["positions from the left edge"].max_difference > 1e-2
     assert all(row.is_caught_by_logits and row.is_expected for row in rows.values())
+
+
+def test_a_missing_mask_shows_in_the_prefill_already_and_one_that_is_dropped_after_it_does_not() -> None:
+    network = tiny_llama()
+    padded = pad_left(PROMPTS, PAD)
+    with torch.inference_mode():
+        right, missing, dropped = (
+            Decoder(network, padded, Layout(masking=each)).prefill()
+            for each in (Masking.KEPT, Masking.MISSING, Masking.DROPPED_AFTER)
+        )
+    assert float((missing - right).abs().max()) > 1e-2
+    assert torch.equal(dropped, right)
 
 
 def test_a_fault_that_does_not_show_is_a_missed_check_which_names_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,3 +32,16 @@ def test_there_are_enough_prompts_and_their_lengths_differ() -> None:
     assert len(PROMPTS) >= 16
     assert len(set(PROMPTS)) == len(PROMPTS)
     assert len({len(prompt.split()) for prompt in PROMPTS}) >= 8
+
+
+def test_a_run_that_is_longer_than_the_model_has_positions_for_is_refused_before_anything_is_loaded() -> None:
+    pytest.importorskip("torch")
+    from inference_bench.labs.batch.flow import _PROMPT_TOKENS, _require_positions
+
+    assert max(map(len, PROMPTS)) <= _PROMPT_TOKENS
+    subject: Any = SimpleNamespace(
+        spec=SimpleNamespace(max_position_embeddings=1024), identity=SimpleNamespace(name="Small")
+    )
+    _require_positions(subject, BatchRequest(num_tokens=1024 - _PROMPT_TOKENS))
+    with pytest.raises(RequestError, match="Small has 1024"):
+        _require_positions(subject, BatchRequest(num_tokens=1025 - _PROMPT_TOKENS))

@@ -77,9 +77,15 @@ def test_a_point_of_known_times_has_the_rates_and_fractions_of_them() -> None:
     assert point.bound_tokens_per_s == pytest.approx(2 / point.step_bound_s)
 
 
-def test_a_batch_is_timed_as_often_as_asked() -> None:
-    point = measure_point(model(), PROMPTS, PAD, CEILINGS, Repeats(2, 3), lambda _: None)
+def test_a_batch_is_timed_as_often_as_asked_after_a_prefill_that_warms_up() -> None:
+    timed, widths = model(), list[int]()
+    timed.network.register_forward_pre_hook(
+        lambda _network, _args, named: widths.append(named["input_ids"].shape[1]), with_kwargs=True
+    )
+    point = measure_point(timed, PROMPTS, PAD, CEILINGS, Repeats(2, 3), lambda _: None)
     assert (len(point.ttft_values_s), len(point.step_values_s)) == (2, 6)
+    assert [width for width in widths if width > 1] == [8, 8, 8]
+    assert widths[0] == widths[1] == 8
 
 
 def test_a_concatenation_along_the_length_of_a_cache_is_told_from_rotary_halves() -> None:
@@ -96,8 +102,9 @@ def test_a_step_is_the_sum_of_its_parts_and_the_cache_copies_are_counted() -> No
     assert parts["matrix products"].num_calls == 2 * 7 + 1
     assert parts["attention"].num_calls == 2
     assert parts["cache made longer by copying"].num_calls == 2 * 2
-    # 8 of the longest prompt, then 2 * (2 + 3) steps; read and written: layers, K and V, sequences, heads, width, bytes
-    assert found.copied_cache_bytes == 2 * 2 * 2 * 4 * 2 * 8 * 4 * (8 + 10)
+    # 8 of the longest prompt, then 2 * (2 + 2) steps up to the middle one of three; read and
+    # written: layers, K and V, sequences, heads, width, bytes
+    assert found.copied_cache_bytes == 2 * 2 * 2 * 4 * 2 * 8 * 4 * (8 + 8)
     assert found.num_calls == sum(part.num_calls for part in found.parts[:-1])
 
 

@@ -77,7 +77,8 @@ def test_it_says_what_the_quick_mode_leaves_out_and_by_which_rule_times_are_summ
     ("asked", "said"),
     [
         ({"lengths": (4, 512)}, "528 positions are asked of tiny, which has 256"),
-        ({"prompt_text": "A"}, "1 token for this model; give a text of 2 or more"),
+        ({"prompt_text": "A"}, "no two different tokens"),
+        ({"prompt_text": "AAAA"}, "no two different tokens"),
     ],
 )
 def test_what_the_model_cannot_do_is_refused(folder: str, asked: dict[str, object], said: str) -> None:

@@ -62,6 +62,30 @@ def test_the_text_fits_a_terminal_and_the_page_and_the_document_hold_every_table
     assert len(page.figures) == 5
 
 
+def test_no_path_is_cut_however_wide_its_figures_are() -> None:
+    few = (
+        comparison(error=4.9e-6),
+        comparison(error=6.1e-5),
+        comparison(equal=12, gap=1e-4),
+        comparison(equal=19, gap=1e-4),
+    )
+    said = lab_text(lab_page(replace(sample_result(), comparisons=(*few, *sample_result().comparisons))))
+    assert "0.0000049 to " in said
+    assert "13 to 20" in said
+    assert "…" not in said
+
+
+def test_a_fault_that_tokens_show_at_once_makes_no_shorter_answer_look_right() -> None:
+    at_once = replace(sample_result().comparisons[-1], num_equal_tokens=0, first_over_tolerance=0)
+    known = tuple(each for each in sample_result().comparisons if each.fault is None)
+    assert "before: a shorter answer" not in reading(replace(sample_result(), comparisons=(*known, at_once)))
+
+
+def test_logits_that_are_the_same_are_said_to_be() -> None:
+    same = replace(sample_result(), reuse=replace(sample_result().reuse, max_logit_error=0.0))
+    assert "its logits are the same to the last bit" in reading(same)
+
+
 def test_a_result_is_json_as_it_is() -> None:
     found = json.loads(json.dumps(lab_json("cache", sample_result()), allow_nan=False))
     assert found["schema"] == "inference-bench/lab-cache/1"

@@ -56,3 +56,11 @@ def test_a_prompt_that_is_no_text_is_refused(tmp_path: Path) -> None:
         typed("--prompt", str(tmp_path / "no.txt"))
     with pytest.raises(RequestError, match="cannot be read"):
         typed("--prompt", str(tmp_path / "absent.txt"))
+
+
+def test_a_prompt_as_long_as_a_book_is_refused_without_being_read_whole(tmp_path: Path) -> None:
+    (tmp_path / "book.txt").write_bytes(b"a" * 100_001)
+    with pytest.raises(RequestError, match="longer than 100 kB"):
+        typed("--prompt", str(tmp_path / "book.txt"))
+    (tmp_path / "book.txt").write_bytes(b"a" * 100_000)
+    assert len(typed("--prompt", str(tmp_path / "book.txt")).prompt_text or "") == 100_000

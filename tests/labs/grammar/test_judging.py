@@ -1,10 +1,10 @@
-"""What counts as valid, and how sure a rate is."""
+"""What counts as valid, and where tokens end beside the parts of JSON."""
 
 from __future__ import annotations
 
 import pytest
 
-from inference_bench.labs.grammar.judging import judge, proportion_interval
+from inference_bench.labs.grammar.judging import judge
 from inference_bench.labs.grammar.lexical import element_ids, is_whole_text, spanning
 from inference_bench.measure.text_checks import structured_check
 
@@ -36,19 +36,6 @@ def test_a_whole_document_followed_by_talk_that_was_cut_off_is_found_inside() ->
     verdict = judge('{"a":1} which', False, CHECK)
     assert not verdict.is_valid
     assert verdict.is_valid_inside
-
-
-@pytest.mark.parametrize(
-    ("successes", "trials", "low", "high"),
-    [(0, 10, 0.0, 0.2775), (10, 10, 0.7225, 1.0), (5, 10, 0.2366, 0.7634), (1, 1, 0.2065, 1.0)],
-)
-def test_an_interval_is_wilsons(successes: int, trials: int, low: float, high: float) -> None:
-    """Values of Wilson's score interval by R's prop.test(correct = FALSE), to four places."""
-    interval = proportion_interval(successes, trials)
-    assert interval is not None
-    assert interval.low == pytest.approx(low, abs=5e-5)
-    assert interval.high == pytest.approx(high, abs=5e-5)
-    assert proportion_interval(0, 0) is None
 
 
 def test_elements_of_json_are_told_apart_also_behind_escaped_quotes() -> None:

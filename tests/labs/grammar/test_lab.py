@@ -15,6 +15,7 @@ from inference_bench.labs.grammar.result import GrammarResult, Way
 from inference_bench.labs.settings import LabSettings
 from inference_bench.report.lab_grammar import lab_page
 from inference_bench.report.lab_json import lab_json
+from inference_bench.report.lab_page import lab_text
 from labs.grammar.tiny import network, tokenizer, vocabulary
 
 for package in ("torch", "transformers", "llguidance", "jsonschema"):
@@ -80,6 +81,17 @@ def test_what_the_grammar_takes_and_the_schema_forbids_is_a_finding(folder: Path
     written = json.dumps(lab_json("grammar", found))
     assert "secret" not in written
     assert all(each.text is None for each in found.documents)
+
+
+@pytest.mark.parametrize(("schema", "num_tokens"), [({"const": 1}, 50), ({"enum": ["Oslo"]}, 1)])
+def test_a_document_too_short_to_show_a_wrong_mask_misses_no_check(
+    folder: Path, schema: dict[str, object], num_tokens: int
+) -> None:
+    settings = LabSettings(model=str(folder), num_threads=1, is_quick=True)
+    found = run_lab(GrammarRequest(settings, schema=schema, num_tokens=num_tokens, uses_server=False))
+    assert missed(found.checks) == ()
+    assert all(each.is_caught for each in found.faults)
+    assert lab_text(lab_page(found))
 
 
 def test_no_token_of_what_a_users_own_prompt_led_to_is_kept(folder: Path) -> None:

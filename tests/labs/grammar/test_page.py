@@ -20,7 +20,8 @@ def test_the_answer_comes_first_and_every_sentence_has_its_figures() -> None:
     assert "Without masks 0 of 4 documents are valid (95 % interval 10.0 % – 90.0 %): 4 cut off, 4 JSON" in text
     assert "A mask takes 150 µs in the median" in text
     assert "all of the grammar's work is 1.1 % of a step's time" in text
-    assert "At 9 of 16 steps just one token was allowed" in text
+    assert "At 9 of 16 steps (56.2 %) just one token was allowed" in text
+    assert "asks the model at the other 7 only" in text
     assert "in 90 tokens and not 57 (+58 %)" in text
     assert "No budget is sure to suffice for weather: nothing ends what may stand at #/properties/celsius" in text
     assert "at 62.5 and 80.0 tokens/s (−22 %)" in text

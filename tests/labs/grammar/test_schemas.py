@@ -187,6 +187,19 @@ def test_a_schema_without_an_end_says_where(schema: Any, where: str) -> None:
     assert size.unbounded_at == (where if schema is not True else "#/allOf/0")
 
 
+def test_references_that_double_at_every_level_are_counted_once_each() -> None:
+    """Thirty levels of two references each are a billion paths, and thirty parts."""
+    pair = {
+        f"l{i}": {"type": "array", "prefixItems": [{"$ref": f"#/$defs/l{i + 1}"}] * 2, "items": False}
+        for i in range(30)
+    }
+    size = document_size({"$ref": "#/$defs/l0", "$defs": {**pair, "l30": {"const": 1}}})
+    longest = 1
+    for _ in range(30):
+        longest = 3 + 2 * longest
+    assert size.most_bytes == longest
+
+
 def test_a_number_between_bounds_has_no_longest_form() -> None:
     grammar = grammar_of({"type": "number", "minimum": 0, "maximum": 1})
     assert all(accepts_text(grammar, f"0.{'3' * digits}") for digits in (1, 20, 200))

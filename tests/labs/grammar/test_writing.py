@@ -99,6 +99,7 @@ def test_what_is_not_allowed_has_no_probability() -> None:
     masked = only(torch.tensor([1.0, 9.0, 2.0]), allowed)
     assert masked.tolist() == [1.0, -math.inf, 2.0]
     assert {sampled(5.0, seed)(masked) for seed in range(30)} == {0, 2}
+    assert sampled(1e-45, 0)(masked) == 2  # so cold that only the likeliest is left, and no number overflows
     with pytest.raises(MeasurementError, match="no token at all"):
         only(torch.zeros(3), np.zeros(3, dtype=bool))
     with pytest.raises(MeasurementError, match="a mask of 2 tokens does not fit logits of 3"):

@@ -35,6 +35,11 @@ def test_the_highest_ceilings_are_no_lower_than_any_other(result: MachineResult)
     assert result.ceilings.peak_flops_per_s == max(each.peak_flops_per_s for each in others)
 
 
+def test_the_probe_gets_as_many_threads_as_the_libraries(result: MachineResult) -> None:
+    assert {row.num_threads for row in result.probe_bandwidth_rows} <= {1, None}
+    assert any(row.num_threads == 1 for row in result.probe_bandwidth_rows)
+
+
 def test_pytorch_sees_numpys_memory_in_float32_and_one_copy_in_bfloat16() -> None:
     operands = Operands.drawn(64, 4, 0)
     assert operands.weight("float32").data_ptr() == operands.matrix.ctypes.data
@@ -51,11 +56,12 @@ def test_each_call_computes_the_product_that_its_proof_expects(library: Library,
     assert error_of(operands, stale) > 1
 
 
-def test_ceilings_for_another_lab_are_the_fastest_of_its_own_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ceilings_for_another_lab_are_the_fastest_of_its_own_run_with_one_bandwidth(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("inference_bench.labs.machine.ceilings.SIZES", (128,))
     session = LabSession("batch", "?", LabSettings(num_threads=1, is_quick=True))
-    found = measure_ceilings(session, is_quick=True)
-    assert found.compute_format == "fp32"
-    assert found.bandwidth_bytes_per_s > 0
-    assert "128 × 128" in found.source
-    assert measure_ceilings(session, is_quick=True, dtype="bfloat16").compute_format == "bf16"
+    found = measure_ceilings(session, ("float32", "bfloat16"))
+    assert [each.compute_format for each in found.values()] == ["fp32", "bf16"]
+    assert found["float32"].bandwidth_bytes_per_s == found["bfloat16"].bandwidth_bytes_per_s > 0
+    assert "128 × 128, 1 thread" in found["float32"].source

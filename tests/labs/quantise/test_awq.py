@@ -20,7 +20,7 @@ from inference_bench.labs.quantise.awq import (  # noqa: E402
 )
 from inference_bench.labs.quantise.hessians import LayerInputs, inputs_of  # noqa: E402
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised  # noqa: E402
-from labs.quantise.method_bench import bench, tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_bench, tiny_network  # noqa: E402
 
 GRID = Grid(4, 16)
 
@@ -114,7 +114,7 @@ def test_the_scales_of_the_columns_are_counted() -> None:
 def test_its_methods_put_the_network_back() -> None:
     network = tiny_network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    (method,) = awq_methods(bench(network))
+    (method,) = awq_methods(tiny_bench(network))
     with method.applied(network):
         assert not torch.equal(network.model.layers[0].mlp.up_proj.weight, before["model.layers.0.mlp.up_proj.weight"])
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())

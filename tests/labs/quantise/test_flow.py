@@ -25,7 +25,7 @@ from inference_bench.labs.quantise.weight_methods import rounding_method  # noqa
 from inference_bench.labs.settings import BFLOAT16, LabSettings  # noqa: E402
 from inference_bench.labs.windows import cut_windows  # noqa: E402
 from labs import tiny as tiny_folder  # noqa: E402
-from labs.quantise.small_bench import tiny_bench, tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_bench, tiny_network  # noqa: E402
 
 WINDOW = 32
 
@@ -85,10 +85,17 @@ def test_scored_are_all_tokens_but_the_first_of_each_window(result: QuantiseResu
 
 def test_what_quick_leaves_out_is_said(result: QuantiseResult) -> None:
     left_out = " ".join(result.head.left_out)
-    assert "copying and JSON but for float32, int4 channel" in left_out
+    assert "copying and JSON but for float32 and int4 channel" in left_out
     assert "files served by the engine" in left_out
     tasks = [row.name for row in result.methods if row.exact_copy_fraction is not None]
     assert tasks == ["float32", "int4 channel"]
+
+
+def test_the_group_that_is_asked_for_is_that_of_every_method_with_groups(folder: Path, text: Path) -> None:
+    found = flow.run_lab(asked(folder, text, group=32))
+    named = [row.name for row in found.methods if "group" in row.name]
+    assert len(named) == 4  # plain, GPTQ, AWQ, mixed
+    assert all("int4 group 32" in name for name in named)
 
 
 def test_windows_that_overlap_are_refused(folder: Path, text: Path) -> None:
@@ -108,6 +115,11 @@ def test_a_group_that_does_not_divide_is_refused_before_anything_is_measured(fol
     with pytest.raises(RequestError, match="groups of 48 do not divide a row of 64 columns"):
         flow.run_lab(asked(folder, text, group=48), said.append)
     assert not any("window" in line for line in said)
+
+
+def test_a_window_beyond_what_the_model_takes_is_refused(folder: Path, text: Path) -> None:
+    with pytest.raises(RequestError, match="a window of 257 tokens is longer than the 256"):
+        flow.run_lab(replace(asked(folder, text), window_tokens=257))
 
 
 def test_a_text_that_is_empty_or_too_short_is_refused(folder: Path, tmp_path: Path) -> None:

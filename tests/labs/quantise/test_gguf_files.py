@@ -21,6 +21,7 @@ from inference_bench.errors import ModelFileError, StorageError  # noqa: E402
 from inference_bench.facts.formats import number_format  # noqa: E402
 from inference_bench.labs.quantise.gguf_files import (  # noqa: E402
     file_name_of,
+    stored_format,
     weights_in_file,
     write_engine_file,
 )
@@ -49,6 +50,11 @@ def test_a_file_is_sound_and_takes_the_bytes_that_fit_counts(
     assert kinds["blk.1.ffn_down.weight"] == number_format(fmt).ggml_type
     assert kinds["token_embd.weight"] == number_format("q8_0" if fmt in BLOCKS else fmt).ggml_type
     assert sum(int(tensor.n_bytes) for tensor in read.tensors) == file.tensor_bytes
+
+
+def test_a_model_that_was_rounded_before_is_known_by_its_file(source: ConversionSource, tmp_path: Path) -> None:
+    assert stored_format(source) is None
+    assert stored_format(read_source(write_engine_file(source, "q4_1", tmp_path, quiet).path)) == "q4_1"
 
 
 def test_columns_that_are_weighed_by_their_importance_change_the_blocks(

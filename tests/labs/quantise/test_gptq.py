@@ -13,11 +13,10 @@ from inference_bench.labs.quantise.gptq import (  # noqa: E402
     gptq_quantised,
     gptq_weights,
     inverse_factor,
-    output_error,
     quantised_together,
 )
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised  # noqa: E402
-from labs.quantise.method_bench import bench, tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_bench, tiny_network  # noqa: E402
 
 DAMPING = 0.01
 
@@ -135,13 +134,6 @@ def test_matrices_with_the_same_inputs_come_out_as_each_would_alone() -> None:
     assert torch.allclose(found["k"], gptq_quantised(two, moments, grid, GptqSettings()), atol=1e-12)
 
 
-def test_the_output_error_is_the_mean_square_of_what_the_outputs_moved() -> None:
-    seen, values = correlated(40, 24), weight(5, 24)
-    moments, changed = seen.T @ seen * (2 / 40), fake_quantised(weight(5, 24), Grid(3, 8))
-    expected = float(((seen @ (values - changed).T) ** 2).sum()) / 40
-    assert output_error(values, changed, moments) == pytest.approx(expected)
-
-
 @pytest.mark.parametrize("settings", [(0.0, 128), (1.5, 128), (0.01, 0)])
 def test_a_damping_or_block_that_cannot_be_is_refused(settings: tuple[float, int]) -> None:
     with pytest.raises(RequestError, match="cannot be"):
@@ -158,7 +150,7 @@ def test_moments_that_are_no_numbers_are_refused() -> None:
 def test_a_network_is_what_it_was_after_its_matrices_were_made() -> None:
     network = tiny_network()
     before = {name: value.clone() for name, value in network.state_dict().items()}
-    found = gptq_weights(bench(network), Grid(4, 16), GptqSettings())
+    found = gptq_weights(tiny_bench(network), Grid(4, 16), GptqSettings())
     assert len(found) == 14  # two blocks of seven
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
 
@@ -172,7 +164,7 @@ def test_an_interruption_puts_the_matrices_back() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        gptq_weights(bench(network, say=interrupted), Grid(4, 16), GptqSettings())
+        gptq_weights(tiny_bench(network, say=interrupted), Grid(4, 16), GptqSettings())
     assert all(torch.equal(before[name], value) for name, value in network.state_dict().items())
     with torch.no_grad():
         network(input_ids=torch.tensor([[1, 2, 3]]))  # no hook is left either

@@ -15,7 +15,7 @@ from inference_bench.labs.quantise.hessians import (  # noqa: E402
     calibration_windows,
     inputs_of,
 )
-from labs.quantise.method_bench import bench, tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_bench, tiny_network  # noqa: E402
 
 WINDOWS = [list(range(20)), list(range(20, 40))]
 
@@ -82,6 +82,6 @@ def test_later_blocks_are_given_what_the_changed_blocks_put_out() -> None:
 
 
 def test_quick_mode_calibrates_on_the_first_window_alone() -> None:
-    windows = bench(tiny_network()).calibration
+    windows = tiny_bench().calibration
     assert calibration_windows(windows, True) == windows.ids[:1]
     assert calibration_windows(windows, False) == windows.ids

@@ -17,7 +17,7 @@ from inference_bench.labs.quantise.llm_int8 import (  # noqa: E402
 )
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised  # noqa: E402
 from inference_bench.labs.quantise.w8a8 import rounded_by_token  # noqa: E402
-from labs.quantise.small_bench import tiny_bench  # noqa: E402
+from labs.quantise.tiny import tiny_bench  # noqa: E402
 
 PLANTED = 3
 

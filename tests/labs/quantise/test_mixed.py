@@ -16,7 +16,7 @@ from inference_bench.labs.quantise.mixed import (  # noqa: E402
     mixed_methods,
 )
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised  # noqa: E402
-from labs.quantise.method_bench import bench, tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_bench, tiny_network  # noqa: E402
 
 KINDS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 
@@ -62,6 +62,6 @@ def test_bytes_are_those_counted_by_hand() -> None:
 
 
 def test_full_mode_has_each_kind_alone() -> None:
-    names = [method.name for method in mixed_methods(bench(tiny_network(), is_quick=False))]
-    assert [name.partition(" ")[0] for name in names[3:]] == KINDS
-    assert len(list(mixed_methods(bench(tiny_network())))) == 1
+    names = [method.name for method in mixed_methods(tiny_bench(is_quick=False))]
+    assert [name.partition(" ")[0] for name in names[2:]] == KINDS
+    assert len(list(mixed_methods(tiny_bench()))) == 1

@@ -10,7 +10,7 @@ pytest.importorskip("transformers")
 from inference_bench.labs.quantise.activations import inputs_watched, watch_inputs  # noqa: E402
 from inference_bench.labs.quantise.linears import linear_layers  # noqa: E402
 from inference_bench.labs.quantise.outliers import outlier_row, outlier_rows  # noqa: E402
-from labs.quantise.small_bench import tiny_bench  # noqa: E402
+from labs.quantise.tiny import tiny_bench  # noqa: E402
 
 
 def test_a_row_by_hand() -> None:

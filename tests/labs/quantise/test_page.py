@@ -20,13 +20,13 @@ def said() -> str:
 
 def test_the_first_sentence_names_the_best_and_the_worst_way_to_4_bits() -> None:
     first = lab_page(sample_result()).reading[0]
-    assert first.startswith("GPTQ int4 group 64, act order costs least at about 4 bits: perplexity 23.00 (+15.0 %)")
+    assert first.startswith("GPTQ int4 group 64 costs least here at about 4 bits: perplexity 23.00 (+15.0 %)")
     assert "int4 channel costs most, 46.00 (× 2.30)" in first
 
 
 def test_only_weights_are_compared_at_4_bits() -> None:
     assert [row.name for row in four_bits(sample_result().methods)] == [
-        "GPTQ int4 group 64, act order",
+        "GPTQ int4 group 64",
         "int4 group 64",
         "int4 channel",
     ]
@@ -40,11 +40,31 @@ def test_fewest_bits_without_loss_are_those_of_a_method_within_one_percent() -> 
 
 def test_sentences_carry_the_figures_of_activations_outliers_cache_tasks_and_files() -> None:
     text = said()
-    assert "Rounding activations to 8 bits costs × 2.05 by W8A8 static, and +20.0 % by SmoothQuant 0.8 static" in text
+    assert (
+        "Rounding activations to 8 bits as well costs × 2.05 by W8A8 static, and +20.0 % by SmoothQuant 0.8 static"
+        in text
+    )
     assert "Channel 7 of the input of down_proj in block 2 reaches 32.0 times the median channel" in text
     assert "KV 4 bits costs +1.00 %; KV 2 bits costs +25.0 %, the most of 2 ways" in text
-    assert "falls from 90.0 % of tokens to 50.0 % by int4 channel; valid JSON falls from 100 % to 25.0 %" in text
-    assert "q4_0 decodes × 2.00 as fast as the unquantised one, where the bytes it reads promise × 2.98" in text
+    assert (
+        "float32 copies 90.0 % and int4 channel 50.0 %, the fewest; of their answers in JSON 100 % and 25.0 % are valid"
+        in text
+    )
+    assert "q4_0 decodes × 2.00 as fast as the one in f16, where the bytes it reads promise × 2.98" in text
+
+
+def test_weights_that_were_rounded_before_are_said_to_be_and_only_those() -> None:
+    said_of = {fmt: lab_page(replace(sample_result(), stored_format=fmt)).reading[2] for fmt in ("q4_1", None)}
+    assert said_of["q4_1"].startswith("float32 here is q4_1 read back, 5.00 bits a weight in the model's own file")
+    assert "says nothing of a model of full precision" in said_of["q4_1"]
+    assert "read back" not in said_of[None]  # type: ignore[index]
+
+
+def test_a_gain_beyond_what_the_bytes_promise_is_not_credited_to_the_format() -> None:
+    base, file = sample_result().gguf
+    fast = lab_page(replace(sample_result(), gguf=(base, replace(file, measured_gain=4.61)))).reading
+    assert any("× 4.61" in line and "more than the bytes explain" in line for line in fast)
+    assert "more than the bytes explain" not in said()
 
 
 def test_every_method_stands_in_one_table_of_perplexities() -> None:
@@ -60,6 +80,18 @@ def test_text_fits_a_terminal_and_the_html_page_has_every_format() -> None:
     assert max(map(len, lab_text(page).splitlines())) <= 100
     html = lab_html(page, Provenance("0", "inference-bench lab quantise", "2026-11-30", {}), None)
     assert all(row.name in html for row in sample_result().formats)
+
+
+def test_no_method_is_cut_however_long_its_name_is() -> None:
+    names = {
+        "GPTQ": "GPTQ int4 group 64, damping 10 %",
+        "Mixed precision": "int4 group 64, down and ends at 8 bits",
+        "KV cache": "KV 2 bits, K by channel, V by token, 0 exact",
+    }
+    rows = [replace(row, name=names.get(row.family, row.name)) for row in sample_result().methods]
+    rows += [replace(rows[2], family="Mixed precision", name=names["Mixed precision"])]
+    text = lab_text(lab_page(replace(sample_result(), methods=tuple(rows))))
+    assert all(f"\n{name} " in text for name in names.values())
 
 
 def test_known_answers_are_counted_and_one_that_is_off_is_marked() -> None:

@@ -19,7 +19,7 @@ from inference_bench.labs.session import LabSession  # noqa: E402
 from inference_bench.labs.settings import LabSettings  # noqa: E402
 from inference_bench.labs.text import LabText  # noqa: E402
 from labs import tiny as tiny_folder  # noqa: E402
-from labs.quantise.small_bench import tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_network  # noqa: E402
 
 
 def words() -> LabText:

@@ -18,7 +18,7 @@ from inference_bench.labs.quantise.smoothquant import (  # noqa: E402
     smoothquant_method,
 )
 from inference_bench.labs.quantise.w8a8 import STATIC, rounded_static, w8a8_method  # noqa: E402
-from labs.quantise.small_bench import tiny_bench  # noqa: E402
+from labs.quantise.tiny import tiny_bench  # noqa: E402
 
 
 def test_factors_by_hand() -> None:

@@ -18,7 +18,7 @@ from inference_bench.labs.quantise.task import (  # noqa: E402
     make_task,
     repeated_sequences,
 )
-from labs.quantise.small_bench import tiny_network  # noqa: E402
+from labs.quantise.tiny import tiny_network  # noqa: E402
 
 LENGTH = 6
 

@@ -18,7 +18,7 @@ from inference_bench.labs.quantise.w8a8 import (  # noqa: E402
     rounded_static,
     w8a8_method,
 )
-from labs.quantise.small_bench import tiny_bench  # noqa: E402
+from labs.quantise.tiny import tiny_bench  # noqa: E402
 
 
 def test_a_static_scale_cuts_off_what_lies_beyond_it() -> None:

@@ -8,11 +8,21 @@ import pytest
 
 pytest.importorskip("torch")
 
+from inference_bench.labs.checks import missed
 from inference_bench.labs.speculate.account import Answer, account, by_position
 from inference_bench.labs.speculate.checks import all_checks, is_server_tie
 from inference_bench.labs.speculate.compare import compare
 from inference_bench.labs.speculate.greedy import Decoded, Round, Times
-from inference_bench.labs.speculate.result import Comparison, Divergence, ServerAnswer, ServerResult, StepCosts
+from inference_bench.labs.speculate.result import (
+    Comparison,
+    Divergence,
+    PlantedFault,
+    PlantedRollback,
+    SampledDraft,
+    ServerAnswer,
+    ServerResult,
+    StepCosts,
+)
 
 COSTS = StepCosts(50, 5, step_s=0.1, verify_s={2: 0.12, 4: 0.16}, draft_step_s={"d": 0.02})
 FULL = Round(num_wanted=2, num_proposed=2, num_trials=2, num_accepted=2, num_emitted=3, is_cut=False)
@@ -132,6 +142,36 @@ def test_an_answer_that_parts_without_a_near_tie_does_not_meet_the_check() -> No
 
 def test_logits_that_differ_by_more_than_rounding_do_not_meet_the_check_though_tokens_agree() -> None:
     assert met(replace(SAME, max_logit_difference=0.01))["logits, d"] is False
+
+
+SAMPLED = SampledDraft("d", 6, 20_000, 1e-16, 0.39, 0.391, 0.002, 0.0024, 0.003, 0.005)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "name"),
+    [
+        ({}, None),
+        ({"identity_error": 1e-6}, "identity, d"),
+        ({"total_variation": 0.006}, "drawn, d"),
+        ({"acceptance_sampled": 0.40}, "acceptance, d"),
+        ({"acceptance_sampled": 0.38}, "acceptance, d"),
+    ],
+)
+def test_each_figure_of_drawn_tokens_has_a_check_that_misses_when_it_alone_is_off(
+    wrong: dict[str, float], name: str | None
+) -> None:
+    checks = all_checks((), 1e-3, [replace(SAMPLED, **wrong)], (), (), None)  # type: ignore[arg-type]
+    assert [each.name for each in missed(checks)] == ([name] if name else [])
+
+
+def test_a_planted_mistake_that_nothing_found_is_a_missed_check() -> None:
+    planted = [PlantedFault("seen", 0.02, 0.004), PlantedFault("unseen", 0.003, 0.004)]
+    rollbacks = [
+        PlantedRollback(1, 8, 8, 0.4, False, True),
+        PlantedRollback(-1, 8, 8, 1e-5, False, False),
+    ]
+    checks = all_checks((), 1e-3, (), planted, rollbacks, None)
+    assert [each.name for each in missed(checks)] == ["caught: unseen", "caught: 1 token too few kept"]
 
 
 def test_a_server_that_says_something_else_is_excused_only_by_a_near_tie_of_its_own() -> None:

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from inference_bench.errors import RequestError  # noqa: E402
-from inference_bench.labs.speculate.cached import CachedNetwork  # noqa: E402
+from inference_bench.labs.cached_network import CachedNetwork  # noqa: E402
 from inference_bench.labs.speculate.drafts import NetworkDraft  # noqa: E402
 from inference_bench.labs.speculate.early_exit import first_layers  # noqa: E402
 from inference_bench.labs.speculate.lookup import look_up  # noqa: E402

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from argparse import ArgumentParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,9 +13,11 @@ pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
 from inference_bench.cli import lab_speculate
-from inference_bench.errors import RequestError
+from inference_bench.errors import RequestError, ServerStartError
 from inference_bench.labs.checks import missed
+from inference_bench.labs.session import LabSession
 from inference_bench.labs.settings import LabSettings
+from inference_bench.labs.speculate import flow
 from inference_bench.labs.speculate.flow import run_lab
 from inference_bench.labs.speculate.request import SpeculateRequest
 from inference_bench.labs.speculate.result import SpeculateResult
@@ -61,6 +64,53 @@ def test_the_draft_model_is_known_by_its_own_hash(result: SpeculateResult) -> No
 
 def test_the_whole_of_it_can_be_printed(result: SpeculateResult) -> None:
     assert "Yes, the output stays" in lab_text(lab_page(result))
+
+
+def test_an_early_exit_of_all_layers_is_the_target_and_misses_no_check(folder: Path) -> None:
+    target = write(folder / "all", seed=3)
+    request = SpeculateRequest(settings(target), exit_layer=2, gammas=(2,), num_tokens=8, has_server=False)
+    whole = run_lab(request)
+    assert missed(whole.checks) == ()
+    assert whole.planted_rollbacks == ()
+    assert any("nothing was taken back" in line for line in whole.head.left_out)
+    assert lab_text(lab_page(whole))
+
+
+def test_a_draft_with_fewer_rows_than_the_target_is_taken_where_every_token_is_the_same(folder: Path) -> None:
+    target, draft = write(folder / "padded", num_rows=72, seed=0), write(folder / "bare", seed=1)
+    request = SpeculateRequest(settings(target), draft=str(draft), gammas=(2,), num_tokens=8, has_server=False)
+    assert missed(run_lab(request).checks) == ()
+
+
+def test_an_answer_that_the_model_has_no_room_for_is_refused_before_anything_is_decoded(folder: Path) -> None:
+    target = write(folder / "room", seed=0)
+    with pytest.raises(RequestError, match="the answer up to 120; together they must be at most 128"):
+        run_lab(SpeculateRequest(settings(target), num_tokens=120, has_server=False))
+
+
+def test_a_full_run_tries_slow_drafts_at_fewer_lengths_and_says_so(folder: Path) -> None:
+    target = write(folder / "full", seed=0)
+    whole = run_lab(SpeculateRequest(settings(target, is_quick=False), num_tokens=6, has_server=False))
+    tried = {each.name: [run.gamma for run in whole.runs if run.draft == each.name] for each in whole.drafts}
+    assert tried == {"lookup": [1, 2, 4, 8], "early exit 1/2": [1, 2, 4], "target itself": [4]}
+    assert any("the early exit beyond γ = 4" in line for line in whole.head.left_out)
+    assert missed(whole.checks) == ()
+
+
+def test_a_server_that_fails_costs_its_own_part_alone(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def fails(*_: object) -> None:
+        raise ServerStartError("the server ended")
+
+    monkeypatch.setattr(flow, "measure_server", fails)
+    target = write(folder / "served", seed=0)
+    request = SpeculateRequest(settings(target), gammas=(2,), num_tokens=4)
+    session = LabSession("speculate", "?", request.settings)
+    subject = SimpleNamespace(gguf=tmp_path / "m.gguf")
+    model = SimpleNamespace(subject=subject, decode=str, chat_ids=list)
+    assert flow._server(SimpleNamespace(request=request, session=session, model=model)) is None  # type: ignore[arg-type]
+    assert session.left_out[-1] == "the real server: the server ended"
 
 
 def test_the_target_as_its_own_draft_is_always_right(folder: Path) -> None:

@@ -10,7 +10,7 @@ import pytest
 torch = pytest.importorskip("torch")
 pytest.importorskip("transformers")
 
-from inference_bench.labs.speculate.cached import CachedNetwork  # noqa: E402
+from inference_bench.labs.cached_network import CachedNetwork  # noqa: E402
 from inference_bench.labs.speculate.compare import compare  # noqa: E402
 from inference_bench.labs.speculate.drafts import Draft, LookupDraft, NetworkDraft  # noqa: E402
 from inference_bench.labs.speculate.early_exit import first_layers  # noqa: E402

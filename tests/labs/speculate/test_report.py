@@ -29,6 +29,13 @@ def test_it_then_says_what_was_gained_and_by_which_draft() -> None:
     assert "It gains nothing here: the fastest, lookup at γ = 2, decodes 0.850 times" in reading(1, slow)
 
 
+def test_a_gain_within_what_two_timings_differ_by_is_called_none() -> None:
+    timed = RUNS[0].speed_ups
+    assert timed is not None
+    level = replace(sample(), runs=(replace(RUNS[0], speed_ups=replace(timed, measured=1.03)),))
+    assert "It hardly changes the speed here: the fastest, lookup at γ = 2, decodes 1.03 times" in reading(1, level)
+
+
 def test_the_factors_between_prediction_and_stopwatch_multiply_to_their_ratio() -> None:
     said = reading(2)
     factors = [float(part.split(")")[0]) for part in said.split("(× ")[1:]]
@@ -38,7 +45,7 @@ def test_the_factors_between_prediction_and_stopwatch_multiply_to_their_ratio() 
 
 def test_a_draft_that_no_acceptance_would_make_pay_is_named_with_its_costs() -> None:
     said = reading(3)
-    assert said.startswith("Early exit 20/30 could not gain at γ = 2 even if every proposal were right")
+    assert said.startswith("The draft early exit 20/30 could not gain at γ = 2 even if every proposal were right")
     assert "costs 3.50 plain steps" in said
     assert "3 tokens at most" in said
 
@@ -49,6 +56,22 @@ def test_the_target_as_its_own_draft_is_never_the_fastest() -> None:
     best = fastest(replace(result, drafts=(own, result.drafts[1])))
     assert best is not None
     assert best[0].draft == EXIT
+
+
+def test_the_target_as_its_own_draft_is_no_choice_that_could_not_gain() -> None:
+    result = sample()
+    facts = tuple(replace(each, kind="target itself") if each.name == EXIT else each for each in result.drafts)
+    assert not any("could not gain" in said for said in lab_page(replace(result, drafts=facts)).reading)
+
+
+def test_no_mistake_that_could_be_planted_and_nothing_proposed_leave_sentences_that_are_true() -> None:
+    result = sample()
+    assert result.server is not None
+    answers = tuple(replace(each, num_proposed=0, num_accepted=0) for each in result.server.answers)
+    bare = replace(result, planted=(), server=replace(result.server, answers=answers))
+    said = " ".join(lab_page(bare).reading)
+    assert "on purpose" not in said
+    assert "it proposed nothing" in said
 
 
 def test_the_server_is_said_to_be_slower_where_it_was() -> None:

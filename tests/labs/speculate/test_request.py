@@ -19,7 +19,7 @@ from inference_bench.labs.speculate.request import SpeculateRequest
         ({"temperature": float("nan")}, "a temperature of nan"),
         ({"top_p": 0.0}, "a top-p of 0 keeps no token"),
         ({"top_p": 1.5}, "a top-p of 1.5"),
-        ({"num_tokens": 1}, "1 tokens cannot be decoded here; give 2 to 4096"),
+        ({"num_tokens": 1}, "1 tokens cannot be decoded here; give 2 to 1024"),
     ],
 )
 def test_what_cannot_be_is_refused_with_what_is_allowed(asked: dict[str, object], said: str) -> None:

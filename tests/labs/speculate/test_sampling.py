@@ -129,9 +129,38 @@ def test_honest_draws_lie_within_their_sampling_error_for_every_draft() -> None:
 
 def test_every_planted_mistake_lies_outside_the_sampling_error() -> None:
     simulated = simulate(contexts(), SHAPING, say_nothing)
-    planted = plant_faults(contexts(), "d", SHAPING, simulated, say_nothing)
+    planted = plant_faults(contexts(), SHAPING, simulated, say_nothing)
     assert [each.name for each in planted] == [RESIDUAL_OF_P, TOP_P_ON_ONE, OTHER_TEMPERATURE]
     assert all(each.is_caught for each in planted)
+
+
+@pytest.mark.parametrize(
+    ("shaping", "left"),
+    [
+        (SHAPING._replace(top_p=0.9999), [RESIDUAL_OF_P, OTHER_TEMPERATURE]),  # top-p that cuts nearly nothing off
+        (SHAPING._replace(temperature=0.005), []),  # so cold that every draw is the likeliest token
+    ],
+)
+def test_a_mistake_that_so_many_draws_cannot_show_is_not_planted(shaping: Shaping, left: list[str]) -> None:
+    simulated = simulate(contexts(), shaping, say_nothing)
+    planted = plant_faults(contexts(), shaping, simulated, say_nothing)
+    assert [each.name for each in planted] == left
+    assert all(each.is_caught for each in planted)
+    for each in sample_drafts(contexts(), ["d"], shaping, simulated, say_nothing):
+        assert each.total_variation <= each.total_variation_allowed
+
+
+def test_a_draft_with_fewer_rows_than_the_target_never_says_the_rest() -> None:
+    """As of Qwen2.5: one tokenizer, and heads of 151,936 and 152,064 rows."""
+    known = [Context(each.target, {"d": each.target[:-5]}) for each in contexts()]
+    (sampled, _) = sample_drafts(known, ["d"], SHAPING, simulate(known, SHAPING, say_nothing), say_nothing)
+    assert sampled.identity_error < 1e-12
+    assert sampled.total_variation <= sampled.total_variation_allowed
+
+
+def test_a_temperature_near_zero_leaves_the_likeliest_token() -> None:
+    found = sampling.distribution(np.array([1.0, 3.0, 2.0]), 1e-320)
+    assert found == pytest.approx([0, 1, 0])
 
 
 def test_a_check_that_judges_draws_by_another_distribution_would_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ Leaves out: the times of other batches (speed)
 Read next by: flow.
 
 Every operation that PyTorch is asked for in a step is timed where it is dispatched. The recorder costs time around the calls, not in
-them; so what is left over, Python and dispatch, is taken from steps that ran without it. On a machine with other work that difference
-can come out below nothing: then it is shown as it is, and no time per call is given.
+them; so what is left over, Python and dispatch, is taken from steps that ran without it. Of both kinds the fastest step is told, which
+other work disturbed least. Where that difference still comes out below nothing, it is shown as it is, and no time per call is given.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -99,7 +99,7 @@ def break_down(
     num_steps: int,
     say: Callable[[str], None],
 ) -> StepBreakdown:
-    """Steps without and with the recorder in turn, so that noise is in both; medians of each."""
+    """Steps without and with the recorder in turn, so that noise is in both; the fastest of each."""
     say(f"B = {len(prompts)}: where a step's time goes")
     padded = pad_left(prompts, pad_id)
     decoder, plain_s, recorded = Decoder(model.network, padded), [], list[Recorded]()
@@ -120,8 +120,14 @@ def break_down(
     say(f"B = {len(prompts)}: the linear layers alone")
     linears = Linears.of(model.network)
     return _conclude(
-        model, contexts, ceilings, median(plain_s), recorded, linears, linears.alone_s(len(prompts), num_steps)
+        model, contexts, ceilings, min(plain_s), _fastest(recorded), linears, linears.alone_s(len(prompts), num_steps)
     )
+
+
+def _fastest(recorded: Sequence[Recorded]) -> Recorded:
+    """The step whose operations took least; the copied bytes, which grow from step to step, are those of the middle one."""
+    least = min(recorded, key=lambda each: sum(each.seconds_s.values()))
+    return replace(least, copied_bytes=int(median([each.copied_bytes for each in recorded])))
 
 
 def _conclude(
@@ -129,14 +135,14 @@ def _conclude(
     contexts: Sequence[int],
     ceilings: LabCeilings,
     step_s: float,
-    recorded: Sequence[Recorded],
+    recorded: Recorded,
     linears: Linears,
     alone_s: float,
 ) -> StepBreakdown:
     work = decode_work(model.spec, model.dtype, contexts)
     least = {Kind.PRODUCTS: products_alone(work, ceilings), Kind.ATTENTION: attention_alone(work, ceilings)}
-    seconds = {kind: median([each.seconds_s[kind] for each in recorded]) for kind in Kind if kind is not Kind.REST}
-    calls = {kind: recorded[-1].calls[kind] for kind in seconds}
+    seconds = {kind: recorded.seconds_s[kind] for kind in Kind if kind is not Kind.REST}
+    calls = {kind: recorded.calls[kind] for kind in seconds}
     rest_s = step_s - sum(seconds.values())
     num_calls = sum(calls.values())
     parts = [
@@ -159,7 +165,7 @@ def _conclude(
         num_linears=len(linears.layers),
         linears_alone_s=alone_s,
         linear_weight_bytes=sum(layer.weight.nbytes for layer in linears.layers),
-        copied_cache_bytes=recorded[-1].copied_bytes,
+        copied_cache_bytes=recorded.copied_bytes,
         overhead_per_call_s=rest_s / num_calls if rest_s > 0 else None,
     )
 
@@ -176,7 +182,7 @@ class Linears:
         return cls(tuple(layer for layer in network.modules() if isinstance(layer, torch.nn.Linear)))
 
     def alone_s(self, batch: int, num_repeats: int) -> float:
-        """The median time of all of them one after another on inputs of a decode step's shape."""
+        """The least time of all of them one after another on inputs of a decode step's shape."""
         dtype = self.layers[0].weight.dtype
         widths = {int(layer.in_features) for layer in self.layers}
         inputs = {width: torch.ones(batch, 1, width, dtype=dtype) for width in widths}
@@ -188,4 +194,4 @@ class Linears:
                     layer(inputs[layer.in_features])
                 if repeat:
                     values_s.append(time.perf_counter() - began)
-        return median(values_s)
+        return min(values_s)

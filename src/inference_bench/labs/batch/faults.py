@@ -37,19 +37,19 @@ class Fault:
 
 
 FAULTS: Final = (
-    Fault("positions counted from the left edge", Layout(Positions.LEFT), "positions are wrong by the padding", is_shift=True),
+    Fault("positions from the left edge", Layout(Positions.LEFT), "positions are wrong by the padding", is_shift=True),
     Fault(
-        "positions from the left edge in the prefill alone",
+        "left-edge positions, prefill only",
         Layout(Positions.LEFT_THEN_MASK),
         "the prompt lies later than the tokens after it",
     ),
     Fault("no mask", Layout(masking=Masking.MISSING), "padding is attended as if it were text"),
     Fault("no mask after the prefill", Layout(masking=Masking.DROPPED_AFTER), "padding is attended from the first step on"),
     Fault(
-        "padding on the right, read at the last column", Layout(is_left=False), "the first token follows padding"
+        "right padding, last column read", Layout(is_left=False), "the first token follows padding"
     ),
     Fault(
-        "padding on the right, positions go on after it",
+        "right padding, positions go on",
         Layout(Positions.WIDTH_AFTER, is_left=False, reads_last_column=False),
         "the answer lies later than the prompt",
     ),

@@ -7,18 +7,20 @@ Read next by: cli, notebook pages.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+from inference_bench.errors import RequestError
 from inference_bench.labs.batch.prompts import PROMPTS
 from inference_bench.labs.batch.request import BatchRequest
 from inference_bench.labs.batch.result import BatchAgreement, BatchResult, DtypeRun, FaultRow, PadRow
 from inference_bench.labs.checks import Check
 from inference_bench.labs.machine.ceilings import busy, measure_ceilings
+from inference_bench.labs.machine.result import LabCeilings
 from inference_bench.labs.model import LabModel, load_model, require_packages
 from inference_bench.labs.session import LabSession, Progress, computing_threads
 from inference_bench.labs.settings import FLOAT32
-from inference_bench.labs.subject import find_subject
+from inference_bench.labs.subject import LabSubject, find_subject
 from inference_bench.units import GIGA, format_count, format_number
 
 QUESTION: Final = "What does a batch gain, how far is that from the roofline, and does it change what each prompt gets?"
@@ -30,6 +32,7 @@ _SHORT_BATCH: Final = (16, 8)
 _LONG_BATCH: Final = (8, 4)
 _PAD_STEPS: Final = 4
 _FAULT_BATCH, _FAULT_STEPS = 6, 3
+_PROMPT_TOKENS: Final = 128  # no prompt here has so many characters, so it has no more tokens by any tokenizer
 _LOGITS_BYTES: Final = GIGA  # kept of the longer run at most
 _ONE_BY_ONE: Final = "token by token, with its own cache"
 _ONE_PASS: Final = "in one pass over what the batch emitted, without a cache"
@@ -38,12 +41,14 @@ _ONE_PASS: Final = "in one pass over what the batch emitted, without a cache"
 class _Lab:
     """A lab under way: what is the same for every part of it."""
 
-    def __init__(self, request: BatchRequest, session: LabSession) -> None:
+    def __init__(self, request: BatchRequest, session: LabSession, ceilings: Mapping[str, LabCeilings]) -> None:
         self.request, self.session, self.quick = request, session, request.settings.is_quick
         self.pads: tuple[PadRow, ...] = ()
         self.faults: tuple[FaultRow, ...] = ()
         self.checks: list[Check] = []
         self.lengths: tuple[int, ...] = ()
+        self.batches = tuple(sorted(request.batches))
+        self.ceilings = ceilings
 
 
 def run_lab(request: BatchRequest, progress: Progress | None = None) -> BatchResult:
@@ -56,14 +61,15 @@ def run_lab(request: BatchRequest, progress: Progress | None = None) -> BatchRes
 
     session = LabSession("batch", QUESTION, request.settings, progress)
     subject = find_subject(session)
-    lab = _Lab(request, session)
+    _require_positions(subject, request)
+    lab = _Lab(request, session, measure_ceilings(session, request.dtypes))
     with computing_threads(session.num_threads):
         runs = tuple(_run_dtype(lab, load_model(subject, dtype, say=session.say)) for dtype in request.dtypes)
     _say_limits(lab)
     return BatchResult(
         head=session.head(),
         checks=tuple(lab.checks),
-        num_prompts=max(request.batches),
+        num_prompts=len(PROMPTS),
         prompt_lengths_tokens=lab.lengths,
         allowed_difference=ALLOWED[FLOAT32],
         runs=runs,
@@ -78,13 +84,13 @@ def _run_dtype(lab: _Lab, model: LabModel) -> DtypeRun:
     from inference_bench.labs.batch.speed import Repeats, measure_point
 
     session, quick = lab.session, lab.quick
-    prompts = [model.encode(text) for text in PROMPTS[: max(lab.request.batches)]]
+    prompts = [model.encode(text) for text in PROMPTS]
     lab.lengths = tuple(map(len, prompts))
     pad_id = _pad_id(model)
-    ceilings = measure_ceilings(session, quick, model.dtype)
+    ceilings = lab.ceilings[model.dtype]
     is_main = model.dtype == lab.request.dtypes[0]
-    ends = tuple(sorted({min(lab.request.batches), max(lab.request.batches)}))
-    batches = lab.request.batches if is_main or not quick else ends
+    ends = tuple(sorted({lab.batches[0], lab.batches[-1]}))
+    batches = lab.batches if is_main or not quick else ends
     repeats = Repeats(_PREFILLS[quick], _STEPS[quick])
     points = [measure_point(model, prompts[:b], pad_id, ceilings, repeats, session.say) for b in batches]
     taken_apart = ends if is_main or not quick else ()
@@ -95,6 +101,19 @@ def _run_dtype(lab: _Lab, model: LabModel) -> DtypeRun:
     if model.dtype == FLOAT32:
         _judge(lab, model, prompts, pad_id, agreements)
     return DtypeRun(model.dtype, ceilings, tuple(points), tuple(parts), tuple(agreements))
+
+
+def _require_positions(subject: LabSubject, request: BatchRequest) -> None:
+    """Refuse a run that is longer than the model has positions for.
+
+    Raises:  RequestError
+    """
+    most, needed = subject.spec.max_position_embeddings, request.long_tokens + _PROMPT_TOKENS
+    if most is not None and needed > most:
+        raise RequestError(
+            f"a run of {request.long_tokens} tokens after prompts of up to {_PROMPT_TOKENS} needs {needed} positions, and "
+            f"{subject.identity.name} has {most}; ask for fewer tokens"
+        )
 
 
 def _pad_id(model: LabModel) -> int:
@@ -162,12 +181,10 @@ def _judge(
     say, allowed, network = lab.session.say, ALLOWED[FLOAT32], model.network
     lab.pads = faults.lengthen_padding(network, prompts[0], pad_id, PADS, _PAD_STEPS, say)
     chosen = prompts[:_FAULT_BATCH]
-    if len(chosen) > 1:
-        alone = [decode(network, pad_left([prompt], pad_id), _FAULT_STEPS) for prompt in chosen]
-        lab.faults = faults.plant_faults(network, chosen, pad_id, alone, allowed, say)
+    alone = [decode(network, pad_left([prompt], pad_id), _FAULT_STEPS) for prompt in chosen]
+    lab.faults = faults.plant_faults(network, chosen, pad_id, alone, allowed, say)
     lab.checks += [*map(_check_difference, agreements), _check_divergences(agreements)]
-    lab.checks.append(faults.check_pads(lab.pads, allowed))
-    lab.checks += [faults.check_faults(lab.faults, allowed)] if lab.faults else []
+    lab.checks += [faults.check_pads(lab.pads, allowed), faults.check_faults(lab.faults, allowed)]
 
 
 def _check_difference(agreement: BatchAgreement) -> Check:

@@ -67,9 +67,10 @@ class StepBreakdown:
     """Where one decode step's time goes.
 
     Formula:  step_s = Σ parts; the last of them, Python and dispatch, is what the others leave of a step timed without any recorder
-    Where:    linears_alone_s is every linear layer of the model on inputs of the same shape, one after another and nothing else;
-              copied_cache_bytes are read and written to make the cache one position longer; overhead_per_call_s is the last part over
-              all calls, None where noise made that part less than nothing
+    Where:    times are those of the fastest step of each kind, which other work disturbed least; linears_alone_s is every linear layer
+              of the model on inputs of the same shape, one after another and nothing else; copied_cache_bytes are read and written to
+              make the cache one position longer; overhead_per_call_s is the last part over all calls, None where noise made that part
+              less than nothing
     """
 
     batch: int

@@ -44,8 +44,11 @@ class Timing:
 
 
 def time_batch(model: LabModel, padded: Padded, repeats: Repeats, say: Callable[[str], None]) -> Timing:
-    """Prefill, warm up, decode; and again."""
+    """Prefill, warm up, decode; and again. One prefill more comes first, since the first of a shape prepares what later ones use."""
     timing = Timing([], [])
+    say(f"B = {len(padded.ids)}: warm-up")
+    with torch.inference_mode():
+        Decoder(model.network, padded).prefill()
     for number in range(repeats.num_prefills):
         say(f"B = {len(padded.ids)}: prefill {number + 1} of {repeats.num_prefills}")
         decoder = Decoder(model.network, padded)

@@ -66,7 +66,8 @@ PROMPTS: Final = {
 }
 OWN_PROMPT: Final = "own text"
 _QUICK_PROMPTS: Final = 2
-_LEAST_OWN_TOKENS, _MOST_OWN_TOKENS = 2, 256  # of one token none lies ahead, so that fault could not be planted
+_LEAST_DIFFERENT_TOKENS: Final = 2  # of one token alone, however often, it makes no difference which is attended
+_MOST_OWN_TOKENS: Final = 256
 _QUICK_PREFIX_TOKENS, _FULL_PREFIX_TOKENS = 128, 512
 _SUFFIX_TOKENS: Final = 16
 _APART_TOKENS: Final = 1000  # between the two suffixes, in the shipped text
@@ -267,9 +268,9 @@ def _prompts(request: CacheRequest, model: LabModel, session: LabSession) -> dic
     """The user's text, or those that are built in, as ids."""
     if request.prompt_text is not None:
         ids = model.encode(request.prompt_text)
-        if len(ids) < _LEAST_OWN_TOKENS:
+        if len(set(ids)) < _LEAST_DIFFERENT_TOKENS:
             raise RequestError(
-                f"the prompt has {len(ids)} token for this model; give a text of {_LEAST_OWN_TOKENS} or more"
+                "the prompt has no two different tokens for this model, so that no fault could show in it; give a longer text"
             )
         if len(ids) > _MOST_OWN_TOKENS:
             session.left_out.append(f"the prompt after its first {_MOST_OWN_TOKENS} tokens of {len(ids)}")
@@ -338,8 +339,10 @@ def _say_what_is_assumed(request: CacheRequest, session: LabSession) -> None:
         "tensors",
     ]
     if request.settings.is_quick:
-        lengths = ", ".join(map(str, request.timed_lengths))
+        fewer = [f"more than {request.emitted} tokens a prompt"] if request.num_tokens is None else []
+        shorter = [f"lengths above {max(request.timed_lengths)}"] if not request.lengths else []
         session.left_out += [
-            f"more than {request.emitted} tokens a prompt, and lengths other than {lengths}",
+            *fewer,
+            *shorter,
             f"a prefix longer than {_QUICK_PREFIX_TOKENS} tokens, and more than {_QUICK_REPEATS} repeats of a forward",
         ]

@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from inference_bench.errors import RequestError
 from inference_bench.labs.grammar.faults import plant_faults
 from inference_bench.labs.grammar.judging import judge
 from inference_bench.labs.grammar.lexical import is_whole_text, spanning
@@ -34,7 +33,7 @@ class DocumentWriter:
     """All documents of a run as they are written.
 
     Where:  naive documents and those with too small a budget are made for the first prompt of each schema in the quick mode, for
-            all in the full one; faults are planted once, with the first prompt of all
+            all in the full one; faults are planted once, in a document of a built-in schema
     """
 
     model: LabModel
@@ -58,32 +57,31 @@ class DocumentWriter:
         """Tokens that masks of single characters never allow."""
         return sum(self._lost)
 
+    def plant(self, task: Task) -> None:
+        """Write a document of a schema with masks that are wrong; the first few tokens show it."""
+        self.say("masks broken on purpose")
+        cached = CachedModel(self.model.network, self._prompt_ids(task.prompts[0], SHORT_TOKENS), self.say)
+        self.faults += plant_faults(cached, self.vocabulary, task.grammar, task.check, SHORT_TOKENS)
+
     def write_all(self, task: Task) -> None:
         """Every document of one schema."""
         for number, prompt in enumerate(task.prompts):
             self.say(f"{task.name}, prompt {number + 1} of {len(task.prompts)}")
-            cached = CachedModel(self.model.network, self._prompt_ids(prompt), self.say)
+            cached = CachedModel(self.model.network, self._prompt_ids(prompt, self.budget_tokens), self.say)
             is_thorough = number == 0 or not self.is_quick
-            if not self.faults:
-                self.faults += plant_faults(cached, self.vocabulary, task.grammar, task.check, self.budget_tokens)
             self._write_constrained(task, number, cached, self.seeds if is_thorough else ())
             self._write(task, number, cached, Way.FREE, None, self.budget_tokens)
             if is_thorough:
                 self._write(task, number, cached, Way.SHORT, None, min(SHORT_TOKENS, self.budget_tokens))
                 self._write(task, number, cached, Way.NAIVE, None, self.budget_tokens)
 
-    def _prompt_ids(self, prompt: str) -> list[int]:
+    def _prompt_ids(self, prompt: str, budget_tokens: int) -> list[int]:
         """A prompt as token ids.
 
         Raises:  RequestError where it leaves no room for the document
         """
         ids = self.model.chat_ids(prompt)
-        most = getattr(self.model.network.config, "max_position_embeddings", None)
-        if most is not None and len(ids) + self.budget_tokens > most:
-            raise RequestError(
-                f"the prompt is {len(ids):,} tokens and the budget {self.budget_tokens:,}; together they must be at most {most:,}, "
-                "the model's context"
-            )
+        self.model.require_room(ids, budget_tokens)
         return ids
 
     def _write_constrained(self, task: Task, number: int, cached: Model, seeds: Sequence[int]) -> None:

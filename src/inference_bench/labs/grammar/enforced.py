@@ -28,7 +28,9 @@ _NOTES: Final = frozenset({
 })  # fmt: skip
 """What says something and forbids nothing: JSON Schema 2020-12, Validation, sections 8 and 9."""
 
-_FRAME: Final = frozenset({"$schema", "$id", "$anchor", "$vocabulary", "$defs", "definitions", "$ref", "type"})
+_FRAME: Final = frozenset(
+    {"$schema", "$id", "$anchor", "$dynamicAnchor", "$vocabulary", "$defs", "definitions", "$ref", "type"}
+)
 _LIBRARY_OPTIONS: Final = "x-guidance"
 _REASON_CHARS: Final = 160
 
@@ -149,4 +151,5 @@ def _validate(grammar: str) -> tuple[bool, list[str]]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_REASON_CHARS]
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 2]} …"

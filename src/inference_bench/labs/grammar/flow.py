@@ -30,7 +30,7 @@ from inference_bench.labs.grammar.matching import Vocabulary, compile_masks, rea
 from inference_bench.labs.grammar.request import GrammarRequest
 from inference_bench.labs.grammar.result import GrammarResult, SchemaFacts, ServerRun
 from inference_bench.labs.grammar.serving import ask_server
-from inference_bench.labs.grammar.tasks import Task, prepare
+from inference_bench.labs.grammar.tasks import Task, fault_task, prepare
 from inference_bench.labs.grammar.timing import step_parts
 from inference_bench.labs.model import LabModel, load_model, require_packages
 from inference_bench.labs.session import LabSession, Progress, computing_threads, counted
@@ -60,6 +60,7 @@ def run_lab(request: GrammarRequest, progress: Progress | None = None) -> Gramma
         model = load_model(subject, request.settings.dtype, say=session.say)
         writer = _writer(model, request, session)
         schemas = tuple(_facts(task, writer.vocabulary) for task in tasks)
+        writer.plant(fault_task())
         for task in tasks:
             writer.write_all(task)
     server = _server(request, own, subject, tasks, writer.budget_tokens, session)
@@ -130,9 +131,7 @@ def _say_what_is_assumed(session: LabSession, request: GrammarRequest, tasks: Se
         "the final validation is JSON Schema 2020-12 where a schema names no other draft, with the format checker off; "
         "the grammar enforces those formats it knows",
         "a document that its budget cut off counts as invalid",
-        "each prompt ends with its schema, so that a model without masks can know it"
-        if request.prompt is None
-        else "the prompt is the user's own, as it is, with masks and without",
+        _what_is_asked(request),
     ]
     if request.settings.is_quick:
         session.left_out += [
@@ -146,6 +145,13 @@ def _say_what_is_assumed(session: LabSession, request: GrammarRequest, tasks: Se
         session.assumptions.append(f"the grammar does not enforce {named}; only the final validation does")
     for task in tasks:
         session.left_out += [f"not validated in {task.name}: {place}" for place in task.check.ignored]
+
+
+def _what_is_asked(request: GrammarRequest) -> str:
+    if request.prompt is not None:
+        return "the prompt is the user's own, as it is, with masks and without"
+    told = "a short document that fits" if request.schema is None else "its schema"
+    return f"each prompt ends with {told}, so that a model without masks can know what is wanted"
 
 
 def _server(

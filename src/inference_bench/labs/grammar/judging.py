@@ -8,17 +8,13 @@ Read next by: flow, serving.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from inference_bench.labs.grammar.result import DocumentRun, ValidityRate, Way
 from inference_bench.measure.payload_fields import strict_json
 from inference_bench.measure.text_checks import DocumentCheck
-from inference_bench.stats import Interval
-
-_NORMAL_95: Final = 1.959964
+from inference_bench.stats import proportion_interval
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +75,3 @@ def _rate(way: Way, documents: Sequence[DocumentRun]) -> ValidityRate:
         valid_fraction=num_valid / len(documents),
         valid_interval=proportion_interval(num_valid, len(documents)),
     )
-
-
-def proportion_interval(num_successes: int, num_trials: int) -> Interval | None:
-    """A 95 % interval for a proportion; None without trials.
-
-    Formula:  (p + z²/2n ± z · √(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
-    Ignores:  dependence between trials
-    Source:   Wilson 1927, Probable inference, the law of succession, and statistical inference
-
-    >>> round(proportion_interval(0, 10).high, 3), round(proportion_interval(10, 10).low, 3)
-    (0.278, 0.722)
-    """
-    if num_trials < 1:
-        return None
-    share, z_squared = num_successes / num_trials, _NORMAL_95**2
-    middle = share + z_squared / (2 * num_trials)
-    half = _NORMAL_95 * math.sqrt(share * (1 - share) / num_trials + z_squared / (4 * num_trials**2))
-    scale = 1 + z_squared / num_trials
-    return Interval(max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale), 0.95)

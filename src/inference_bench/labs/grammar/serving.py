@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from inference_bench.errors import InferenceBenchError
-from inference_bench.labs.grammar.judging import judge, proportion_interval
+from inference_bench.labs.grammar.judging import judge
 from inference_bench.labs.grammar.result import Outcome, ServerKeyword, ServerRun, ServerWay
 from inference_bench.labs.grammar.tasks import Task
 from inference_bench.measure.load import LoadOptions, run_load
@@ -27,7 +27,7 @@ from inference_bench.measure.target import Endpoint, Message, Target
 from inference_bench.measure.text_checks import TextFindings, structured_check
 from inference_bench.metrics import tpot_s, ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
-from inference_bench.stats import median
+from inference_bench.stats import median, proportion_interval
 from inference_bench.workload import ClosedLoop, Requests, RequestShape, Workload
 
 _LENGTH: Final = "length"
@@ -158,4 +158,5 @@ def _inside(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    return " ".join(text.split())[:_SHOWN_CHARS]
+    line = " ".join(text.split())
+    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 2]} …"

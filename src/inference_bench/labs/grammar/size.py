@@ -43,11 +43,12 @@ def document_size(schema: Mapping[str, Any]) -> DocumentSize:
     Ignores:  patterns, formats, and all else that makes documents shorter than this
     Raises:   RequestError for a reference that leads nowhere
     """
+    known_references: dict[str, DocumentSize] = {}  # a schema can refer to one part thousands of times
 
     def size(value: Any, where: str, above: tuple[str, ...]) -> DocumentSize:
         if not isinstance(value, Mapping):
             return DocumentSize(None, where) if value is not False else DocumentSize(0)
-        bounds = [each for each in _bounds(value, where, above, size, schema) if each is not None]
+        bounds = [each for each in _bounds(value, where, above, size, schema, known_references) if each is not None]
         known = [each for each in bounds if each.most_bytes is not None]
         if known:
             return min(known, key=lambda each: each.most_bytes or 0)
@@ -57,12 +58,17 @@ def document_size(schema: Mapping[str, Any]) -> DocumentSize:
 
 
 def _bounds(
-    schema: Mapping[str, Any], where: str, above: tuple[str, ...], size: _Known, root: Mapping[str, Any]
+    schema: Mapping[str, Any],
+    where: str,
+    above: tuple[str, ...],
+    size: _Known,
+    root: Mapping[str, Any],
+    known_references: dict[str, DocumentSize],
 ) -> list[DocumentSize | None]:
     """What each keyword alone says; None where it says nothing."""
     return [
         _values(schema),
-        _referred(schema, where, above, size, root),
+        _referred(schema, where, above, size, root, known_references),
         *(_any(schema, keyword, where, above, size) for keyword in ("anyOf", "oneOf")),
         *(size(each, f"{where}/allOf/{i}", above) for i, each in enumerate(schema.get("allOf", ()))),
         _types(schema, where, above, size),
@@ -82,14 +88,21 @@ def _written(value: Any) -> int:
 
 
 def _referred(
-    schema: Mapping[str, Any], where: str, above: tuple[str, ...], size: _Known, root: Mapping[str, Any]
+    schema: Mapping[str, Any],
+    where: str,
+    above: tuple[str, ...],
+    size: _Known,
+    root: Mapping[str, Any],
+    known_references: dict[str, DocumentSize],
 ) -> DocumentSize | None:
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return None
     if reference in above:
         return DocumentSize(None, f"{where}/$ref")
-    return size(resolve(root, reference, where).schema, reference, (*above, reference))
+    if reference not in known_references:
+        known_references[reference] = size(resolve(root, reference, where).schema, reference, (*above, reference))
+    return known_references[reference]
 
 
 def _any(

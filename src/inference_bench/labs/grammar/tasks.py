@@ -56,6 +56,11 @@ def prepare(request: GrammarRequest) -> tuple[Task, ...]:
     return (_task(request.schema_name, request.schema, prompts, None, request.allows_unenforced, is_own=True),)
 
 
+def fault_task() -> Task:
+    """The schema that masks are broken with, whatever else is asked: its first tokens leave a choice that a wrong mask changes."""
+    return _built_in(BUILT_IN[0], is_quick=True)
+
+
 def with_schema(prompt: str, schema: Mapping[str, Any]) -> str:
     """A question with the schema that its answer is to fit, so that a model can know it without any mask; too large a one is left out."""
     written = json.dumps(dict(schema), ensure_ascii=False, separators=(",", ":"))
@@ -68,7 +73,7 @@ def _chosen(is_quick: bool) -> tuple[BuiltIn, ...]:
 
 def _built_in(built: BuiltIn, is_quick: bool) -> Task:
     asked = built.prompts[:_QUICK_PROMPTS] if is_quick else built.prompts
-    prompts = tuple(with_schema(prompt, built.schema) for prompt in asked)
+    prompts = tuple(f"{prompt}\nWrite it in this form: {built.short_document}" for prompt in asked)
     return _task(built.name, built.schema, prompts, built.short_document, False, is_own=False)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
 from inference_bench.errors import MeasurementError
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.grammar.matching import Masks
 
 MODEL, MASK, APPLY, CHOOSE, ADVANCE = "model", "compute the mask", "apply it", "choose", "advance the grammar"
@@ -54,33 +55,21 @@ class CachedModel:
     """
 
     def __init__(self, network: Any, prompt: Sequence[int], say: Callable[[str], None] | None = None) -> None:
-        import torch
-        from transformers import DynamicCache
-
-        self._network, self._say, self._said_s = network, say, time.perf_counter()
-        self._cache, self._num_after = DynamicCache(config=network.config), 0
-        with torch.inference_mode():
-            ids = torch.tensor([list(prompt)], dtype=torch.long)
-            self._first = network(input_ids=ids, cache=self._cache, use_cache=True).logits[0, -1].float().clone()
+        self._cached, self._num_prompt = CachedNetwork(network), len(prompt)
+        self._say, self._said_s = say, time.perf_counter()
+        self._first = self._cached.extend(prompt)[-1].clone()
 
     def restart(self) -> Any:
         """The logits after the prompt."""
-        if self._num_after:
-            self._cache.crop(-self._num_after)
-            self._num_after = 0
+        self._cached.keep(self._num_prompt)
         return self._first
 
     def step(self, token: int) -> Any:
         """The logits after one token more."""
-        import torch
-
-        with torch.inference_mode():
-            ids = torch.tensor([[token]], dtype=torch.long)
-            logits = self._network(input_ids=ids, cache=self._cache, use_cache=True).logits[0, -1].float()
-        self._num_after += 1
+        logits = self._cached.extend([token])[-1]
         if self._say is not None and time.perf_counter() - self._said_s > 1.0:
             self._said_s = time.perf_counter()
-            self._say(f"{self._num_after} tokens")
+            self._say(f"{len(self._cached) - self._num_prompt} tokens")
         return logits
 
 
@@ -92,14 +81,14 @@ def greedy(logits: Any) -> int:
 def sampled(temperature: float, seed: int) -> Callable[[Any], int]:
     """Tokens drawn as the model has it at a temperature, from one seed.
 
-    Formula:  p = softmax(logits / temperature); what the mask took away has probability 0
+    Formula:  p = softmax((logits - their largest) / temperature); what the mask took away has probability 0
     """
     import torch
 
     generator = torch.Generator().manual_seed(seed)
 
     def choose(logits: Any) -> int:
-        weights = torch.softmax(logits / temperature, dim=-1)
+        weights = torch.softmax((logits - logits.max()) / temperature, dim=-1)
         return int(torch.multinomial(weights, 1, generator=generator))
 
     return choose

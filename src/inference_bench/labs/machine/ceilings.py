@@ -1,22 +1,25 @@
 """What do this machine's memory and its arithmetic do at most? A short measurement for a lab that needs it in the same run.
 
-In:   LabSession
-Out:  LabCeilings
+In:   LabSession, number formats
+Out:  LabCeilings of each
 Leaves out: every batch, and why two libraries differ (flow, the whole lab)
-Read next by: batch, speculate.
+Read next by: batch.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from inference_bench.errors import MeasurementError
+from inference_bench.labs.machine.comparison import fastest
 from inference_bench.labs.machine.result import LabCeilings, LabProduct, Library, Orientation
+from inference_bench.labs.session import counted
 from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.measure.ceilings import CACHE_MARGIN
 from inference_bench.measure.machine_identity import MachineIdentity
-from inference_bench.units import format_bytes, format_number, format_si
+from inference_bench.units import format_bytes, format_number
 
 if TYPE_CHECKING:
     from inference_bench.labs.session import LabSession
@@ -28,7 +31,9 @@ _SMALLEST: Final = 256
 _VALUE_BYTES: Final = 4
 _MEMORY_SHARE: Final = 0.5
 _MOST_COLUMNS: Final = 512
-_WIDE: Final = (128, _MOST_COLUMNS)
+_WIDE: Final = 256
+_ROUNDS: Final = 4
+_READS_A_ROUND: Final = 4
 _FORMAT_NAMES: Final = {FLOAT32: "fp32", BFLOAT16: "bf16"}
 _MOST_S: Final = 7.0
 _NOTED_LOAD_FRACTION: Final = 0.25
@@ -58,13 +63,12 @@ def _needed_bytes(size: int) -> int:
     return _VALUE_BYTES * (2 * size * size + 2 * size * _MOST_COLUMNS)
 
 
-def measure_ceilings(session: LabSession, is_quick: bool = False, dtype: str = FLOAT32) -> LabCeilings:
-    """Bandwidth from the product with one column, peak from those with many, by the faster of PyTorch and NumPy.
+def measure_ceilings(session: LabSession, dtypes: Sequence[str] = (FLOAT32,)) -> dict[str, LabCeilings]:
+    """Bandwidth from the product with one column, peak from one with many, by the faster of PyTorch and NumPy, for each number format.
 
-    Formula:  the fastest value of any round at B = 1 in float32, and over B = 128 and 512 in the number format asked for
-    Where:    it takes under 8 s on two cores. The fastest, not the median: other work on the machine only lowers a rate, and a ceiling
-              is what no figure should pass; bandwidth is of float32 in any format, since a byte is a byte; a library that reads
-              memory more slowly than another does not lower the ceiling
+    Formula:  the fastest value of any round: counted bytes / s at B = 1 in float32, counted FLOPs / s at B = 256 in each format
+    Where:    the matrix and the rule are those of the lab in full; it takes under 8 s on two cores. Bandwidth is one for all formats,
+              since a byte is a byte; a library that reads memory more slowly than another does not lower the ceiling
     Raises:   MeasurementError where memory does not suffice; MissingExtraError without PyTorch
     """
     from inference_bench.labs.model import require_packages
@@ -73,37 +77,34 @@ def measure_ceilings(session: LabSession, is_quick: bool = False, dtype: str = F
     from inference_bench.labs.machine import products as p
 
     started = time.perf_counter()
-    size = matrix_size_for(session.machine, is_quick=True)
+    size = matrix_size_for(session.machine, is_quick=False)
     session.say(f"this machine's own ceilings, a matrix of {size} × {size}")
-    operands = p.Operands.drawn(size, _MOST_COLUMNS, session.settings.seed)
-    asked = [(p.Kind(library, Orientation.COLUMNS), 1) for library in Library]
-    asked += [(p.Kind(Library.PYTORCH, Orientation.ROWS, dtype), batch) for batch in _WIDE]
-    asked += [(p.Kind(Library.NUMPY, Orientation.COLUMNS), _MOST_COLUMNS)] if dtype == FLOAT32 else []
-    timed = [p.Timed(kind, batch, p.make_call(operands, kind, batch)) for kind, batch in asked]
+    operands = p.Operands.drawn(size, _WIDE, session.settings.seed)
+    reads = [(p.Kind(library, Orientation.COLUMNS), 1) for library in Library]
+    wide = [(p.Kind(Library.PYTORCH, Orientation.ROWS, dtype), _WIDE) for dtype in dtypes]
+    wide += [(p.Kind(Library.NUMPY, Orientation.COLUMNS), _WIDE)] if FLOAT32 in dtypes else []
+    timed = [
+        p.Timed(kind, batch, p.make_call(operands, kind, batch), _READS_A_ROUND if batch == 1 else 1)
+        for kind, batch in (*reads, *wide)
+    ]
     with p.both_on(session.num_threads):
         left_s = _MOST_S - (time.perf_counter() - started)
-        rounds = p.take_rounds(timed, 4 if is_quick else 5, session.say, min_rounds=3, budget_s=left_s)
+        rounds = p.take_rounds(timed, _ROUNDS, session.say, min_rounds=2, budget_s=left_s)
     found = [each.product(size, session.num_threads) for each in timed]
-    read, fastest = (
-        min(found[:2], key=_fastest_s),
-        max(found[2:], key=lambda each: each.row.counted_flops / _fastest_s(each)),
-    )
-    ceilings = LabCeilings(
-        read.row.counted_bytes / _fastest_s(read),
-        fastest.row.counted_flops / _fastest_s(fastest),
-        _FORMAT_NAMES[dtype],
-        f"{size} × {size}, {session.num_threads} thread(s), fastest of {rounds} rounds: {read.library} at B = 1, "
-        f"{fastest.library} in {fastest.dtype} at B = {fastest.row.batch}",
-        time.perf_counter() - started,
-    )
-    bandwidth, peak = format_si(ceilings.bandwidth_bytes_per_s, "B/s"), format_si(ceilings.peak_flops_per_s, "FLOP/s")
-    session.say(f"ceilings: {bandwidth}, {peak}")
-    return ceilings
+    elapsed_s = time.perf_counter() - started
+    how = f"fastest of {rounds} rounds, {size} × {size}, {counted(range(session.num_threads), 'thread')}"
+    return {dtype: _ceilings(found, dtype, how, elapsed_s) for dtype in dtypes}
 
 
-def _fastest_s(product: LabProduct) -> float:
-    """The value that other work on the machine disturbed least."""
-    return min(product.row.timing.values_s)
+def _ceilings(found: Sequence[LabProduct], dtype: str, how: str, elapsed_s: float) -> LabCeilings:
+    """The fastest read of all, and the fastest product with many columns in one format."""
+    read = max((each for each in found if each.row.batch == 1), key=lambda each: fastest(each.row).bytes_per_s)
+    wide = [each for each in found if each.row.batch > 1 and each.dtype == dtype]
+    product = max(wide, key=lambda each: fastest(each.row).flops_per_s)
+    source = f"{how}: {read.library} at B = 1, {product.library} in {dtype} at B = {product.row.batch}"
+    return LabCeilings(
+        fastest(read.row).bytes_per_s, fastest(product.row).flops_per_s, _FORMAT_NAMES[dtype], source, elapsed_s
+    )
 
 
 def busy(session: LabSession) -> list[str]:

@@ -33,6 +33,7 @@ from inference_bench.units import format_bytes
 
 QUESTION: Final = "How fast can this machine read memory and multiply matrices, and do two libraries agree on it?"
 _ROUNDS: Final = (7, 4)  # full, quick
+_READS_A_ROUND: Final = 3  # values at B = 1, which are short
 _BUDGET_S: Final = (60.0, 16.0)
 _PROBE_S: Final = (25.0, 8.0)
 _BFLOAT16_BATCHES: Final = (1, 16, 64)
@@ -58,6 +59,7 @@ def run_lab(request: MachineRequest, progress: Progress | None = None) -> Machin
         max_batch=max(request.batches),
         matrix_size=size,
         seed=request.settings.seed,
+        num_threads=session.num_threads,
     )
     _say_limits(session, request, size, found.num_rounds)
     return _conclude(session, size, found, probed)
@@ -105,7 +107,7 @@ def _plan(operands: Any, batches: tuple[int, ...], num_threads: int) -> tuple[li
     from inference_bench.labs.machine import products as p
 
     def timed(kind: p.Kind, each: tuple[int, ...]) -> list[p.Timed]:
-        return [p.Timed(kind, batch, p.make_call(operands, kind, batch)) for batch in each]
+        return [p.Timed(kind, b, p.make_call(operands, kind, b), _READS_A_ROUND if b == 1 else 1) for b in each]
 
     kinds = [p.Kind(library, orientation) for library in Library for orientation in Orientation]
     main = [each for kind in kinds for each in timed(kind, batches)]

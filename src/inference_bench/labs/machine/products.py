@@ -26,13 +26,13 @@ from threadpoolctl import threadpool_limits
 
 from inference_bench.labs.machine.proof import error_over_allowed, proof_rows
 from inference_bench.labs.machine.result import LabProduct, Library, Orientation
+from inference_bench.labs.session import computing_threads
 from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.measure.ceilings import product_row
 from inference_bench.measure.timing import RawTiming, Repeats, time_calls
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
-_ONE_VALUE: Final = Repeats(num_values=1, min_values=1, num_warmups=0)
 _SETTLE_S: Final = 0.05  # a matrix library's threads look for work so long before they sleep
 VALUE_BYTES: Final = {FLOAT32: 4, BFLOAT16: 2}
 
@@ -84,13 +84,15 @@ class Timed:
     kind: Kind
     batch: int
     call: Callable[[], object]
+    values_a_round: int = 1
     values_s: list[float] = field(default_factory=list)
     warmup_values_s: list[float] = field(default_factory=list)
     inner_loops: int = 1
 
     def take(self) -> None:
-        """One value more; the calls that find out how many make one warm up."""
-        timing = time_calls(self.call, _ONE_VALUE)
+        """A round's values; the calls that find out how many make one warm up."""
+        repeats = Repeats(num_values=self.values_a_round, min_values=self.values_a_round, num_warmups=0)
+        timing = time_calls(self.call, repeats)
         self.values_s += timing.values_s
         self.warmup_values_s += timing.warmup_values_s
         self.inner_loops = timing.inner_loops
@@ -142,13 +144,9 @@ def error_of(operands: Operands, each: Timed) -> float:
 @contextmanager
 def both_on(num_threads: int) -> Iterator[None]:
     """PyTorch and NumPy's matrix library on so many threads each, and back after it."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(num_threads)
-    try:
-        with threadpool_limits(limits=num_threads, user_api="blas"), torch.inference_mode():
-            yield
-    finally:
-        torch.set_num_threads(before)
+    limited = threadpool_limits(limits=num_threads, user_api="blas")
+    with computing_threads(num_threads), limited, torch.inference_mode():
+        yield
 
 
 def take_rounds(

@@ -123,9 +123,10 @@ class LibraryIdentity:
 class MachineResult:
     """The figures of one run.
 
-    Where:  ceilings are the highest medians of any float32 row here, which no other lab's figure should pass; torch_ceilings those of
-            PyTorch alone, which is what the other labs compute with; products are ordered by library, orientation, format, B;
-            probe_bandwidth_rows are the probe's own ways of reading memory; cpu_features are those that decide over number formats
+    Where:  ceilings are the highest rates of any float32 row here, each by its fastest value, while a row itself tells medians;
+            torch_ceilings those of PyTorch alone, with which the other labs compute; products are ordered by library, orientation,
+            format, B; probe_bandwidth_rows are the probe's own ways of reading memory; cpu_features are those that decide over number
+            formats
     """
 
     head: LabHead

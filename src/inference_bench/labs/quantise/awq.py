@@ -26,7 +26,6 @@ from typing import Any, Final
 import torch
 
 from inference_bench.errors import RequestError
-from inference_bench.labs.quantise.groups import usual_group
 from inference_bench.labs.quantise.hessians import SAMPLE_TOKENS, LayerInputs, calibration_inputs, calibration_windows
 from inference_bench.labs.quantise.linears import (
     grid_bits,
@@ -37,9 +36,10 @@ from inference_bench.labs.quantise.linears import (
 )
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised, grid_scales, grouped, round_to
+from inference_bench.units import format_fraction
 
 FAMILY: Final = "AWQ"
-QUICK_EXPONENTS: Final = (0.0, 0.25, 0.5, 0.75)
+QUICK_EXPONENTS: Final = (0.0, 0.25, 0.5)
 EXPONENTS: Final = tuple(step / 10 for step in range(10))
 CUTS: Final = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7, 0.6)
 _QUICK_SAMPLE: Final = 64
@@ -159,10 +159,10 @@ def awq_weights(
 
 def awq_methods(bench: QuantiseBench) -> Iterator[Method]:
     """AWQ at the settings worth seeing, each made when it is asked for."""
-    group = usual_group(bench.model.network)
+    group = bench.group
     wanted: list[tuple[Grid, tuple[float, ...]]] = [(Grid(4, group), (1.0,))]
     if not bench.is_quick:
-        wanted += [(Grid(4, group), CUTS), (Grid(4, None), (1.0,)), (Grid(3, group), (1.0,)), (Grid(3, group), CUTS)]
+        wanted += [(Grid(4, group), CUTS), (Grid(3, group), CUTS)]
     windows = calibration_windows(bench.calibration, bench.is_quick)
     sample_tokens = _QUICK_SAMPLE if bench.is_quick else SAMPLE_TOKENS
     inputs = calibration_inputs(bench.model.network, windows, bench.say, sample_tokens)
@@ -175,9 +175,8 @@ def awq_method(bench: QuantiseBench, inputs: Sequence[LayerInputs], grid: Grid, 
     network = bench.model.network
     found = awq_weights(bench, inputs, grid, cuts)
     weights = {name: weight for each in found for name, weight in each.weights.items()}
-    kind = f"group {grid.group}" if grid.group else "channel"
     return Method(
-        name=f"AWQ int{grid.bits} {kind}{', ranges cut' if len(cuts) > 1 else ''}",
+        name=f"AWQ {grid.name}{', ranges cut' if len(cuts) > 1 else ''}",
         family=FAMILY,
         weight_bytes=model_bytes(network, awq_bits(network, grid)),
         weight_error=relative_error(network, weights),
@@ -201,4 +200,4 @@ def exponents_in_words(found: Sequence[AwqFound]) -> str:
     best = ", ".join(f"{kind} {counts.most_common(1)[0][0]:g}" for kind, counts in kinds.items())
     ratios = [each.error / each.plain_error for each in found if each.plain_error > 0]
     mean = sum(ratios) / len(ratios) if ratios else 1.0
-    return f"most frequent α: {best}; squared output error {mean:.2f} of plain rounding's on calibration tokens"
+    return f"most frequent α: {best}; squared output error {format_fraction(mean, 2)} of plain rounding's on calibration tokens"

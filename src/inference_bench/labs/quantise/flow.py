@@ -8,15 +8,37 @@ Read next by: cli, notebook pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
+from inference_bench.convert.plan import read_source
 from inference_bench.errors import RequestError
 from inference_bench.labs.checks import Check
 from inference_bench.labs.model import LabModel, load_model, require_packages
 from inference_bench.labs.perplexity import Perplexity, measure_perplexity
+from inference_bench.labs.quantise import proof
+from inference_bench.labs.quantise.activations import Inputs, watch_inputs
+from inference_bench.labs.quantise.awq import awq_methods
+from inference_bench.labs.quantise.formats import format_rows
+from inference_bench.labs.quantise.gguf_files import stored_format
+from inference_bench.labs.quantise.gguf_quality import gguf_checks, measure_gguf
+from inference_bench.labs.quantise.gptq import gptq_methods
+from inference_bench.labs.quantise.kv_cache import kv_methods
+from inference_bench.labs.quantise.linears import linear_layers, network_sha256
+from inference_bench.labs.quantise.llm_int8 import llm_int8_methods
+from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.mixed import SENSITIVITY, mixed_methods
+from inference_bench.labs.quantise.outliers import outlier_rows
+from inference_bench.labs.quantise.reference import Reference, run_reference
 from inference_bench.labs.quantise.request import CALIBRATION_WINDOWS, NUM_WINDOWS, QuantiseRequest
 from inference_bench.labs.quantise.result import MethodRow, QuantiseResult
+from inference_bench.labs.quantise.rtn import Grid, num_groups
+from inference_bench.labs.quantise.scoring import LEAST_WINDOWS, method_row, score_method
+from inference_bench.labs.quantise.smoothquant import smoothquant_methods
+from inference_bench.labs.quantise.task import make_task, score_task
+from inference_bench.labs.quantise.w8a8 import w8a8_methods
+from inference_bench.labs.quantise.weight_methods import float_methods, plain_method, rounding_methods
 from inference_bench.labs.session import LabSession, Progress, computing_threads
 from inference_bench.labs.subject import find_subject
 from inference_bench.labs.text import LabText, default_text, read_text_file
@@ -62,12 +84,13 @@ def _texts(request: QuantiseRequest, session: LabSession) -> tuple[LabText, LabT
 
 def _bench(
     request: QuantiseRequest, session: LabSession, model: LabModel, text: LabText, calibration_text: LabText
-) -> tuple[Any, list[int]]:
-    """The model with its windows, refused where they overlap or a group does not divide; and the tokens of the text."""
-    from inference_bench.labs.quantise.linears import linear_layers
-    from inference_bench.labs.quantise.methods import QuantiseBench
-    from inference_bench.labs.quantise.rtn import Grid, num_groups
-
+) -> tuple[QuantiseBench, list[int]]:
+    """The model with its windows, refused where they overlap, are too long, or a group does not divide; and the tokens of the text."""
+    reach = model.spec.max_position_embeddings
+    if reach is not None and request.window_tokens > reach:
+        raise RequestError(
+            f"a window of {request.window_tokens} tokens is longer than the {reach} that {model.spec.name} takes; give at most that"
+        )
     ids = model.encode(text.text)
     other = ids if calibration_text is text else model.encode(calibration_text.text)
     size = request.window_tokens
@@ -79,7 +102,7 @@ def _bench(
         require_other_windows(calibration, evaluation)
     for columns in sorted({layer.in_features for layer in linear_layers(model.network).values()}):
         num_groups(columns, Grid(4, request.group))
-    return QuantiseBench(model, calibration, evaluation, session.say, request.settings.is_quick), ids
+    return QuantiseBench(model, calibration, evaluation, request.group, session.say, request.settings.is_quick), ids
 
 
 def require_other_windows(calibration: Windows, evaluation: Windows) -> None:
@@ -96,15 +119,13 @@ def require_other_windows(calibration: Windows, evaluation: Windows) -> None:
 
 
 def _measured(
-    request: QuantiseRequest, session: LabSession, bench: Any, ids: list[int], text: LabText, is_one_text: bool
+    request: QuantiseRequest,
+    session: LabSession,
+    bench: QuantiseBench,
+    ids: list[int],
+    text: LabText,
+    is_one_text: bool,
 ) -> QuantiseResult:
-    from inference_bench.labs.quantise import proof
-    from inference_bench.labs.quantise.activations import watch_inputs
-    from inference_bench.labs.quantise.formats import format_rows
-    from inference_bench.labs.quantise.gguf_quality import gguf_checks, measure_gguf
-    from inference_bench.labs.quantise.linears import network_sha256
-    from inference_bench.labs.quantise.outliers import outlier_rows
-
     network, evaluation = bench.model.network, bench.evaluation
     sha256 = network_sha256(network)
     plain = measure_perplexity(network, evaluation, session.say)
@@ -121,9 +142,10 @@ def _measured(
     ]
     gguf = measure_gguf(bench, session)
     checks += gguf_checks(gguf)
-    references, note = _references(request, session)
+    reference = run_reference(session) if request.is_reference else Reference((), None)
     session.assumptions += [FAKE, KEPT]
-    _say_what_is_left_out(request, session)
+    if request.settings.is_quick:
+        session.left_out += _left_out(request)
     return QuantiseResult(
         head=session.head(),
         checks=tuple(checks),
@@ -136,50 +158,45 @@ def _measured(
         num_windows=len(evaluation.ids),
         window_tokens=evaluation.window_tokens,
         scored_tokens=plain.scored_tokens,
+        stored_format=_stored_format(bench.model.subject.gguf),
         float32_perplexity=plain.value,
         formats=format_rows(),
         methods=rows,
         gguf=gguf,
         outliers=outlier_rows(inputs),
-        references=references,
-        reference_note=note,
+        references=reference.rows,
+        reference_note=reference.note,
     )
 
 
-def _first_loss(network: Any, windows: Windows) -> float:
+def _stored_format(gguf: Path | None) -> str | None:
+    """What the weights were before they were read into float32."""
+    return None if gguf is None else stored_format(read_source(gguf))
+
+
+def _first_loss(network: object, windows: Windows) -> float:
     first = Windows(windows.start, windows.window_tokens, windows.ids[:1])
     return measure_perplexity(network, first).window_losses[0]
 
 
-def _rows(request: QuantiseRequest, bench: Any, inputs: Any, plain: Perplexity, ids: list[int]) -> Iterator[MethodRow]:
+def _rows(
+    request: QuantiseRequest, bench: QuantiseBench, inputs: Inputs, plain: Perplexity, ids: list[int]
+) -> Iterator[MethodRow]:
     """Float32, then every method, family by family."""
-    from inference_bench.labs.quantise.scoring import method_row, score_method
-    from inference_bench.labs.quantise.task import make_task, score_task
-    from inference_bench.labs.quantise.weight_methods import plain_method
-
     network = bench.model.network
     task = make_task(bench.model, ids, request.settings.seed, bench.is_quick)
     yield method_row(network, plain_method(network), plain, plain, score_task(network, task), True)
-    for method in _methods(request, bench, inputs):
-        asked = None if bench.is_quick and method.name not in TASK_METHODS else task
-        yield score_method(bench, method, plain, asked)
+    for method in _methods(bench, inputs):
+        is_asked = method.name in TASK_METHODS if bench.is_quick else method.family != SENSITIVITY
+        yield score_method(bench, method, plain, task if is_asked else None)
 
 
 TASK_METHODS: Final = ("int4 channel",)  # besides float32, what the quick mode asks to copy and to write
 
 
-def _methods(request: QuantiseRequest, bench: Any, inputs: Any) -> Iterable[Any]:
+def _methods(bench: QuantiseBench, inputs: Inputs) -> Iterator[Method]:
     """One method at a time, so that at most one other set of matrices is held beside the network's own."""
-    from inference_bench.labs.quantise.awq import awq_methods
-    from inference_bench.labs.quantise.gptq import gptq_methods
-    from inference_bench.labs.quantise.kv_cache import kv_methods
-    from inference_bench.labs.quantise.llm_int8 import llm_int8_methods
-    from inference_bench.labs.quantise.mixed import mixed_methods
-    from inference_bench.labs.quantise.smoothquant import smoothquant_methods
-    from inference_bench.labs.quantise.w8a8 import w8a8_methods
-    from inference_bench.labs.quantise.weight_methods import float_methods, rounding_methods
-
-    yield from rounding_methods(bench, request.group)
+    yield from rounding_methods(bench)
     yield from float_methods(bench)
     yield from w8a8_methods(bench, inputs)
     yield from smoothquant_methods(bench, inputs)
@@ -190,24 +207,12 @@ def _methods(request: QuantiseRequest, bench: Any, inputs: Any) -> Iterable[Any]
     yield from kv_methods(bench)
 
 
-def _references(request: QuantiseRequest, session: LabSession) -> tuple[Any, str | None]:
-    if not request.is_reference:
-        return (), None
-    from inference_bench.labs.quantise.reference import run_reference
-
-    found = run_reference(session)
-    return found.rows, found.note
-
-
-def _say_what_is_left_out(request: QuantiseRequest, session: LabSession) -> None:
-    from inference_bench.labs.quantise.scoring import LEAST_WINDOWS
-
-    if not request.settings.is_quick:
-        return
-    session.left_out += [
+def _left_out(request: QuantiseRequest) -> list[str]:
+    """What the quick mode does not do."""
+    return [
         f"{NUM_WINDOWS} windows to judge on and {CALIBRATION_WINDOWS} to calibrate on ({request.windows} and "
         f"{request.calibration_windows} here), and intervals, which need {LEAST_WINDOWS}",
-        "int8 and int4 by matrix, zero points, groups of 32, 3 and 2 bits, FP8, NVFP4, W8A8 by call and by token, SmoothQuant but for "
+        "int8 by matrix, zero points, groups of 32, 3 and 2 bits, FP8, NVFP4, W8A8 by call and by token, SmoothQuant but for "
         "one, GPTQ and AWQ but for one each, most widths of the cache, and one kind of layer at a time",
-        f"copying and JSON but for float32, {', '.join(TASK_METHODS)}",
+        f"copying and JSON but for float32 and {', '.join(TASK_METHODS)}",
     ]

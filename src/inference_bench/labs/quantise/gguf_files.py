@@ -11,6 +11,7 @@ format already is copied as it stands. Files go where they are told, and whoever
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -71,6 +72,13 @@ def file_name_of(name: str) -> str | None:
     number, _, rest = name.removeprefix(_LAYERS).partition(".")
     part = _PARTS.get(rest.rpartition(".")[2])
     return f"blk.{number}.{part}.weight" if part and number.isdigit() and name.startswith(_LAYERS) else None
+
+
+def stored_format(source: ConversionSource) -> str | None:
+    """The number format of most matrices of the layers; None where they are plain floats, which nothing has rounded before."""
+    kinds = Counter(stored.number_format for tensor, stored in source.tensors if tensor.name.startswith("blk."))
+    coarse = [fmt.name for fmt, _ in kinds.most_common() if not fmt.is_plain]
+    return coarse[0] if coarse else None
 
 
 def write_engine_file(

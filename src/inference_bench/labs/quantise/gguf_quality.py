@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import itertools
 import tempfile
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -48,6 +47,7 @@ from inference_bench.labs.quantise.result import GgufRow
 from inference_bench.labs.session import LabSession
 from inference_bench.labs.windows import Windows
 from inference_bench.measure.target import Target
+from inference_bench.units import format_fraction, format_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
 
 BASELINE: Final = "f16"
 QUICK_FORMATS: Final = (BASELINE, "q4_0")
-FORMATS: Final = (BASELINE, "q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "mxfp4")
-WEIGHED: Final = ("q5_0", "q4_0")
+FORMATS: Final = (BASELINE, "q8_0", "q5_0", "q4_1", "q4_0", "iq4_nl", "mxfp4")
+WEIGHED: Final = ("q4_0",)
 _ANSWER_S: Final = 60.0
 _SPARE_TOKENS: Final = 16
 _QUICK_TOKENS: Final = 128
@@ -106,7 +106,6 @@ def measure_gguf(bench: QuantiseBench, session: LabSession) -> tuple[GgufRow, ..
         session.left_out.append(f"files served by the engine: {reason}")
         return ()
     source = read_source(bench.model.subject.gguf or Path())
-    session.assumptions += coarse_already(source)
     plan = _plan(bench, session.num_threads)
     if bench.is_quick:
         session.left_out.append(
@@ -138,29 +137,16 @@ def _why_not(bench: QuantiseBench) -> str | None:
     return None
 
 
-def coarse_already(source: ConversionSource) -> list[str]:
-    """That the model's own matrices are rounded already, where they are; it makes some formats look better than they are."""
-    kinds = Counter(stored.number_format for tensor, stored in source.tensors if tensor.name.startswith("blk."))
-    matrices = [fmt for fmt, _ in kinds.most_common() if not fmt.is_plain]
-    if not matrices:
-        return []
-    return [
-        f"the model's own file stores its matrices as {matrices[0].name}, and float32 here means those blocks read back: a "
-        f"{matrices[0].name} file is a copy without any loss, and other formats do better or worse than on a model of full precision, as "
-        "their steps fit that grid or not (q5_1 on q4_1 makes every matrix about 2 % larger, which hurts more than errors that cancel)"
-    ]
-
-
 def _plan(bench: QuantiseBench, num_threads: int) -> _Plan:
-    """A short window and one thread in quick mode, which another program's load disturbs least; else two windows as they are."""
+    """The first window: a short part of it and one thread in quick mode, which another program's load disturbs least."""
     windows, is_quick = bench.evaluation, bench.is_quick
     size = min(windows.window_tokens, _QUICK_TOKENS) if is_quick else windows.window_tokens
-    chosen = Windows(windows.start, size, tuple(window[:size] for window in windows.ids[: 1 if is_quick else 2]))
+    chosen = Windows(windows.start, size, (windows.ids[0][:size],))
     bench.say("scoring the same tokens with the float32 weights")
     float32 = measure_perplexity(bench.model.network, chosen)
     if is_quick:
         return _Plan(chosen, 24, 3, 1, float32)
-    return _Plan(chosen, 96, 5, num_threads, float32)
+    return _Plan(chosen, 64, 3, num_threads, float32)
 
 
 def _wanted(bench: QuantiseBench) -> list[tuple[str, Mapping[str, NDArray[np.float32]] | None]]:
@@ -305,8 +291,9 @@ def gguf_checks(rows: Sequence[GgufRow]) -> tuple[Check, ...]:
 
 
 def _near(name: str, row: GgufRow, allowed: float) -> Check:
-    found, exact = row.perplexity, row.float32_perplexity_same_tokens
+    found, exact, within = row.perplexity, row.float32_perplexity_same_tokens, f"within {format_fraction(allowed, 2)}"
     if found is None or exact is None:
-        return Check(name, False, "no perplexity", f"within {allowed:.0%}")
+        return Check(name, False, "no perplexity", within)
     off = abs(found / exact - 1)
-    return Check(name, off <= allowed, f"{found:.4f} against {exact:.4f}, {off:.2%} apart", f"within {allowed:.0%}")
+    said = f"{format_number(found, 5)} against {format_number(exact, 5)}, {format_fraction(off, 2)} apart"
+    return Check(name, off <= allowed, said, within)

@@ -11,7 +11,7 @@ so that the bytes are exact. What passes it only later is rounded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
@@ -53,9 +53,9 @@ def decomposed_bits(rows: int, columns: int, num_staying: int) -> int:
     return rows * ((columns - num_staying) * INT8.bits + SCALE_BITS) + num_staying * (rows * 16 + _INDEX_BITS)
 
 
-def llm_int8_methods(bench: QuantiseBench, inputs: Inputs) -> list[Method]:
+def llm_int8_methods(bench: QuantiseBench, inputs: Inputs) -> Iterator[Method]:
     """The paper's threshold."""
-    return [llm_int8_method(bench.model.network, inputs)]
+    yield llm_int8_method(bench.model.network, inputs)
 
 
 def llm_int8_method(network: Any, inputs: Inputs, threshold: float = THRESHOLD) -> Method:
@@ -65,18 +65,15 @@ def llm_int8_method(network: Any, inputs: Inputs, threshold: float = THRESHOLD) 
     count = {name: int(columns.sum()) for name, columns in stays.items()}
     bits = {name: decomposed_bits(layer.out_features, layer.in_features, count[name]) for name, layer in layers.items()}
     share = sum(count.values()) / sum(columns.numel() for columns in stays.values())
+    weights = {name: decomposed_weight(layer.weight.data, stays[name]) for name, layer in layers.items()}
     return Method(
         f"LLM.int8 {threshold:g}",
         FAMILY,
         model_bytes(network, bits),
-        relative_error(network, _weights(network, stays)),
+        relative_error(network, weights),
         f"{format_count(sum(count.values()))} columns ({format_fraction(share)}) pass {threshold:g} and stay in float16",
-        lambda changed: both_replaced(changed, _weights(changed, stays), {k: _decompose(v) for k, v in stays.items()}),
+        lambda changed: both_replaced(changed, weights, {k: _decompose(v) for k, v in stays.items()}),
     )
-
-
-def _weights(network: Any, stays: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    return {name: decomposed_weight(layer.weight.data, stays[name]) for name, layer in linear_layers(network).items()}
 
 
 def _decompose(stays: torch.Tensor) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -19,11 +19,15 @@ from inference_bench.labs.windows import Windows
 
 @dataclass(frozen=True, slots=True)
 class QuantiseBench:
-    """What every method works with: one model, text to calibrate on, and other text to judge on."""
+    """What every method works with: one model, text to calibrate on, and other text to judge on.
+
+    Where:  group is how many columns share a scale, wherever a method has groups
+    """
 
     model: LabModel
     calibration: Windows
     evaluation: Windows
+    group: int
     say: Callable[[str], None]
     is_quick: bool
 
@@ -34,7 +38,8 @@ class Method:
 
     Where:  family is the heading it stands under; applied changes the network for the time of a `with` block and puts it back, bit for
             bit; weight_bytes are the exact bytes of the whole model stored that way, scales and zero points among them; weight_error
-            is |W - W'| / |W| (Frobenius) over the changed matrices, None where the weights stay; detail says what was set
+            is |W - W'| / |W| (Frobenius) over the changed matrices, None where the weights stay; detail says what was set;
+            cache_bytes_per_token are those of a rounded KV cache with its scales, None where the cache stays
     Unit:   bytes
     """
 
@@ -44,3 +49,4 @@ class Method:
     weight_error: float | None
     detail: str
     applied: Callable[[Any], AbstractContextManager[None]]
+    cache_bytes_per_token: float | None = None

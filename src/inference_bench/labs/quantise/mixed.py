@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from inference_bench.labs.quantise.groups import usual_group
 from inference_bench.labs.quantise.hessians import decoder_blocks
 from inference_bench.labs.quantise.linears import linear_layers, model_bytes, relative_error, weights_replaced
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised, storage_bits
+from inference_bench.units import format_number
 
 FAMILY: Final = "Mixed precision"
 SENSITIVITY: Final = "One kind of layer at 4 bits"
@@ -24,22 +24,21 @@ _DOWN: Final = "down_proj"
 
 
 def mixed_methods(bench: QuantiseBench) -> Iterator[Method]:
-    """The down projections finer than the rest, then the first and last block too; each kind alone coarse, in full mode."""
+    """The down projections finer than the rest; in full mode the first and last block finer too, and each kind alone coarse."""
     network = bench.model.network
-    names, group = list(linear_layers(network)), usual_group(network)
-    coarse = f"int{_FEW} {f'group {group}' if group else 'channel'}"
+    names, group = list(linear_layers(network)), bench.group
+    coarse = Grid(_FEW, group).name
     yield mixed_method(network, f"{coarse}, down at {_MANY} bits", fine_where(names, (_DOWN,), group))
     if bench.is_quick:
         return
-    ends = ends_of(network)
-    yield mixed_method(network, f"{coarse}, ends at {_MANY} bits", fine_where(names, ends, group))
-    yield mixed_method(network, f"{coarse}, down and ends at {_MANY} bits", fine_where(names, (_DOWN, *ends), group))
+    finer = (_DOWN, *ends_of(network))
+    yield mixed_method(network, f"{coarse}, down and ends at {_MANY} bits", fine_where(names, finer, group))
     for kind in kinds_of(names):
         alone = {name: Grid(_FEW, group) for name in names if name.endswith(kind)}
         yield mixed_method(network, f"{kind} alone at {coarse}", alone, SENSITIVITY)
 
 
-def fine_where(names: list[str], parts: tuple[str, ...], group: int | None) -> dict[str, Grid]:
+def fine_where(names: list[str], parts: tuple[str, ...], group: int) -> dict[str, Grid]:
     """Eight bits for matrices whose name ends with, or begins with, one of these; four for the others."""
     return {name: Grid(_MANY if name.endswith(parts) or name.startswith(parts) else _FEW, group) for name in names}
 
@@ -80,6 +79,4 @@ def _detail(network: Any, grids: Mapping[str, Grid], bits: Mapping[str, int]) ->
     counts = {grid.bits: sum(each.bits == grid.bits for each in grids.values()) for grid in grids.values()}
     said = ", ".join(f"{count} at {number} bits" for number, count in sorted(counts.items()))
     others = len(layers) - len(grids)
-    return (
-        f"{said}{f', {others} unchanged' if others else ''}; {sum(bits.values()) / values:.3f} bits a quantised weight"
-    )
+    return f"{said}{f', {others} unchanged' if others else ''}; {format_number(sum(bits.values()) / values, 4)} bits a quantised weight"

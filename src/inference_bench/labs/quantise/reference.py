@@ -36,6 +36,7 @@ from inference_bench.labs.windows import cut_windows
 
 SOURCE: Final = "the project's specification, known answers"
 _WINDOWS: Final = 8
+_GROUP: Final = 64
 _CLOSE: Final = 0.01  # weights alone: what is left open is the last digits of a scale
 _LOOSE: Final = 0.3  # activations: what they were calibrated on is left open
 
@@ -68,7 +69,7 @@ class Reference:
     """What came of it; note says what it was run on, or why it was not."""
 
     rows: tuple[ReferenceRow, ...]
-    note: str
+    note: str | None
 
 
 def run_reference(session: LabSession) -> Reference:
@@ -104,7 +105,7 @@ def reference_bench(model: LabModel, text: str, session: LabSession) -> Quantise
     """The first windows judge, those after them calibrate."""
     ids = model.encode(text)
     evaluation = cut_windows(ids, _WINDOWS)
-    return QuantiseBench(model, cut_windows(ids, _WINDOWS, evaluation.end), evaluation, session.say, False)
+    return QuantiseBench(model, cut_windows(ids, _WINDOWS, evaluation.end), evaluation, _GROUP, session.say, False)
 
 
 def _rows(bench: QuantiseBench) -> Iterator[ReferenceRow]:
@@ -118,7 +119,7 @@ def _rows(bench: QuantiseBench) -> Iterator[ReferenceRow]:
 
 def _methods(bench: QuantiseBench) -> Iterator[Method]:
     network = bench.model.network
-    for grid in (Grid(8, 0), Grid(8), Grid(4), Grid(4, 64), Grid(4, 64, symmetric=False)):
+    for grid in (Grid(8, 0), Grid(8), Grid(4), Grid(4, _GROUP), Grid(4, _GROUP, symmetric=False)):
         yield rounding_method(network, grid)
     inputs = watch_inputs(network, bench.calibration, bench.say)
     yield w8a8_method(network, inputs, STATIC)

@@ -13,9 +13,10 @@ from inference_bench.errors import RequestError
 from inference_bench.labs.settings import FLOAT32, LabSettings
 
 WINDOW_TOKENS: Final = 512
-NUM_WINDOWS: Final = 8
+NUM_WINDOWS: Final = 4
 QUICK_WINDOWS: Final = 1
-CALIBRATION_WINDOWS: Final = 8
+CALIBRATION_WINDOWS: Final = 4
+ROOM_WINDOWS: Final = 8  # from the start of the calibration to what judges: its own windows, and a gap behind them
 QUICK_CALIBRATION: Final = 2
 DEFAULT_GROUP: Final = 64
 _LEAST_WINDOW: Final = 2
@@ -26,8 +27,8 @@ class QuantiseRequest:
     """One run of the lab.
 
     Where:   text and calibration_text are the paths of a .txt or .parquet file, None for the default text, and for the same text;
-             calibration_start and evaluation_start are places in them, in tokens; evaluation_start None is the place after the
-             calibration of the full mode; num_windows None is what the mode takes; group is how many columns share a scale in the
+             calibration_start and evaluation_start are places in them, in tokens; evaluation_start None is a place after the
+             calibration; num_windows None is what the mode takes; group is how many columns share a scale in the
              grids of groups; is_reference reruns the published settings too
     Raises:  RequestError
     """
@@ -71,4 +72,4 @@ class QuantiseRequest:
             return self.evaluation_start
         if self.calibration_text is not None:
             return 0
-        return self.calibration_start + CALIBRATION_WINDOWS * self.window_tokens
+        return self.calibration_start + ROOM_WINDOWS * self.window_tokens

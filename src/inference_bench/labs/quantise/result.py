@@ -19,7 +19,7 @@ OUTLIER_RATIO: Final = 10.0  # times the median channel: from there on a channel
 class FormatRow:
     """One number format.
 
-    Where:  element is the format of one value; bits_per_value counts scales, None where they depend on the matrix; largest and
+    Where:  element is the format of one value; bits_per_value counts the scales of blocks; largest and
             smallest are the greatest finite and the least positive value of an element before its scale, step_at_one the gap from 1
             to the next one up
     """
@@ -50,8 +50,8 @@ class MethodRow:
     """One way to quantise, and what it did.
 
     Where:  weight_bytes are those of the whole model, bits_per_weight of its linear layers alone; weight_error is |W - W'| / |W|;
-            loss_change is the mean loss less float32's; restored says that the network came back bit for bit; the task fractions are
-            None where that was left out
+            loss_change is the mean loss less float32's; is_restored says that the network came back bit for bit; the task fractions are
+            None where that was left out; cache_bytes_per_token are of a rounded KV cache with its scales, None where it stays
     Unit:   bytes; bits; nats a token; fractions
     """
 
@@ -60,6 +60,7 @@ class MethodRow:
     detail: str
     weight_bytes: int | None
     bits_per_weight: float | None
+    cache_bytes_per_token: float | None
     weight_error: float | None
     perplexity: float
     loss_change: float
@@ -75,7 +76,7 @@ class GgufRow:
 
     Where:  perplexity is by the engine's own kernels, weights_perplexity by PyTorch with the file's weights, and
             float32_perplexity_same_tokens by PyTorch with the unquantised ones, all over the same tokens; the gains are decode tokens/s
-            over that of the file without quantisation, predicted from the bytes read
+            over that of the file of 16-bit floats, predicted from the bytes read
     Unit:   bytes; tokens/s
     """
 
@@ -126,7 +127,9 @@ class ReferenceRow:
 class QuantiseResult:
     """The figures of one run.
 
-    Where:  float32_perplexity is that of the network as it is, over the same windows; references is empty unless asked for
+    Where:  float32_perplexity is that of the network as it is, over the same windows; stored_format is the number format in which the
+            model's own file keeps its matrices, where float32 is those blocks read back, None where those are plain floats;
+            references is empty unless asked for
     """
 
     head: LabHead
@@ -140,6 +143,7 @@ class QuantiseResult:
     num_windows: int
     window_tokens: int
     scored_tokens: int
+    stored_format: str | None
     float32_perplexity: float
     formats: tuple[FormatRow, ...]
     methods: tuple[MethodRow, ...]

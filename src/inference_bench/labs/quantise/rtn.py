@@ -48,6 +48,16 @@ class Grid:
             raise RequestError(f"{self.group} columns cannot share a scale; 1 or more can, or 0 for the whole matrix")
 
     @property
+    def name(self) -> str:
+        """How a grid is called.
+
+        >>> Grid(4, 64).name, Grid(8).name, Grid(8, 0, symmetric=False).name
+        ('int4 group 64', 'int8 channel', 'int8 matrix zero')
+        """
+        share = {0: "matrix", None: "channel"}.get(self.group, f"group {self.group}")
+        return f"int{self.bits} {share}{'' if self.symmetric else ' zero'}"
+
+    @property
     def low(self) -> int:
         """The least number of the grid."""
         return 1 - (1 << (self.bits - 1)) if self.symmetric else 0

@@ -40,6 +40,7 @@ def method_row(
         detail=method.detail,
         weight_bytes=method.weight_bytes,
         bits_per_weight=bits_per_weight(network, method.weight_bytes),
+        cache_bytes_per_token=method.cache_bytes_per_token,
         weight_error=method.weight_error,
         perplexity=found.value,
         loss_change=found.mean_loss - plain.mean_loss,

@@ -53,10 +53,10 @@ class FloatGrid:
         return (nearest(values / scale) * scale).reshape(weight.shape).to(weight.dtype)
 
     def _scale(self, most: torch.Tensor) -> torch.Tensor:
-        if self.name == "mxfp4":
+        if self.name == "MXFP4":
             exponent = torch.floor(torch.log2(torch.where(most > 0, most, torch.ones_like(most)))) - _E2M1_EXPONENT
             return torch.exp2(exponent.clamp(_E8M0_LEAST, _E8M0_MOST))
-        if self.name == "nvfp4":
+        if self.name == "NVFP4":
             whole = _positive(most.max() / (_E2M1_LARGEST * E4M3_LARGEST))
             return _positive(nearest_e4m3(most / _E2M1_LARGEST / whole)) * whole
         return _positive(most / E4M3_LARGEST)
@@ -82,6 +82,6 @@ def nearest_e2m1(values: torch.Tensor) -> torch.Tensor:
     return torch.round(size / step) * step * values.sign()
 
 
-FP8_CHANNEL: Final = FloatGrid("fp8 channel", "e4m3", 0, 32, 0, "E4M3, one float32 scale an output channel")
-MXFP4: Final = FloatGrid("mxfp4", "e2m1", 32, 8, 0, "E2M1, one power of two per 32 columns")
-NVFP4: Final = FloatGrid("nvfp4", "e2m1", 16, 8, 32, "E2M1, one E4M3 scale per 16 columns, one float32 a matrix")
+FP8_CHANNEL: Final = FloatGrid("FP8 channel", "e4m3", 0, 32, 0, "E4M3, one float32 scale an output channel")
+MXFP4: Final = FloatGrid("MXFP4", "e2m1", 32, 8, 0, "E2M1, one power of two per 32 columns")
+NVFP4: Final = FloatGrid("NVFP4", "e2m1", 16, 8, 32, "E2M1, one E4M3 scale per 16 columns, one float32 a matrix")

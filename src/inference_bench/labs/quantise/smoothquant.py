@@ -13,13 +13,13 @@ Layers that read the same input share one vector of factors, as they would throu
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import torch
 
 from inference_bench.labs.quantise.activations import Inputs
-from inference_bench.labs.quantise.linears import grid_bits, linear_layers, model_bytes
+from inference_bench.labs.quantise.linears import grid_bits, linear_layers, model_bytes, relative_error
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
 from inference_bench.labs.quantise.rtn import SCALE_BITS, fake_quantised
 from inference_bench.labs.quantise.w8a8 import INT8, PER_TOKEN, STATIC, both_replaced, rounding_of_inputs
@@ -50,11 +50,12 @@ def all_factors(network: Any, inputs: Inputs, strength: float) -> dict[str, torc
     return found
 
 
-def smoothquant_methods(bench: QuantiseBench, inputs: Inputs) -> list[Method]:
-    """Each strength with static scales, and with one scale a token; the greatest strength alone in the quick mode."""
-    kinds = [(strength, how) for how in (STATIC, PER_TOKEN) for strength in STRENGTHS]
-    kinds = [(STRENGTHS[-1], STATIC)] if bench.is_quick else kinds
-    return [smoothquant_method(bench.model.network, inputs, strength, how) for strength, how in kinds]
+def smoothquant_methods(bench: QuantiseBench, inputs: Inputs) -> Iterator[Method]:
+    """Each strength with static scales, the greatest with one scale a token; that with static scales alone in the quick mode."""
+    kinds = [(STRENGTHS[-1], STATIC)]
+    if not bench.is_quick:
+        kinds = [*((strength, STATIC) for strength in STRENGTHS), (STRENGTHS[-1], PER_TOKEN)]
+    yield from (smoothquant_method(bench.model.network, inputs, strength, how) for strength, how in kinds)
 
 
 def smoothquant_method(network: Any, inputs: Inputs, strength: float, how: str) -> Method:
@@ -70,13 +71,14 @@ def smoothquant_method(network: Any, inputs: Inputs, strength: float, how: str) 
     vectors = {group[0]: SCALE_BITS * factors[group[0]].numel() for group in inputs.groups}
     scale = SCALE_BITS if how == STATIC else 0
     bits = {name: number + vectors.get(name, 0) + scale for name, number in grid_bits(network, INT8).items()}
+    weights = smoothed_weights(network, factors, True)
     return Method(
         f"SmoothQuant {strength:g} {how}",
         FAMILY,
         model_bytes(network, bits),
-        _error(network, factors),
+        relative_error(network, {name: weight / factors[name] for name, weight in weights.items()}),
         f"α = {strength:g}, x divided before every linear layer, weights int8 channel, activations {how}",
-        lambda changed: both_replaced(changed, smoothed_weights(changed, factors, True), change),
+        lambda changed: both_replaced(changed, weights, change),
     )
 
 
@@ -101,13 +103,3 @@ def _divided(
     factor: torch.Tensor, then: Callable[[torch.Tensor], torch.Tensor]
 ) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda x: then(x / factor)
-
-
-def _error(network: Any, factors: dict[str, torch.Tensor]) -> float:
-    off = own = 0.0
-    for name, layer in linear_layers(network).items():
-        weight = layer.weight.data
-        back = fake_quantised(weight * factors[name], INT8) / factors[name]
-        off += float((back - weight).square().sum(dtype=torch.float64))
-        own += float(weight.square().sum(dtype=torch.float64))
-    return float((off / own) ** 0.5) if own else 0.0

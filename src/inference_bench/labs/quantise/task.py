@@ -40,8 +40,8 @@ _QUESTIONS: Final = (
 )
 _TYPES: Final = {"name": str, "age": int, "city": str}
 _MOST_ANSWER_TOKENS: Final = 40
-_COPY_SEQUENCES, _COPY_TOKENS = 8, 64
-_QUICK_SEQUENCES, _QUICK_QUESTIONS = 4, 4
+_COPY_SEQUENCES, _COPY_TOKENS = 4, 64
+_QUICK_QUESTIONS: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +68,7 @@ class TaskScore:
 
 def make_task(model: LabModel, text_ids: Sequence[int], seed: int, is_quick: bool) -> Task:
     """The questions, the same for every method; tokens to copy are drawn from those that the text uses."""
-    num_sequences = _QUICK_SEQUENCES if is_quick else _COPY_SEQUENCES
-    copied = repeated_sequences(text_ids, num_sequences, _COPY_TOKENS, seed)
+    copied = repeated_sequences(text_ids, _COPY_SEQUENCES, _COPY_TOKENS, seed)
     questions = _QUESTIONS[: _QUICK_QUESTIONS if is_quick else len(_QUESTIONS)]
     prompts = [model.encode(_prompt(question)) for question in questions]
     shortest = min(map(len, prompts))

@@ -61,23 +61,24 @@ def rounding_of_inputs(how: str, largest: float) -> Callable[[torch.Tensor], tor
     return {STATIC: lambda x: rounded_static(x, largest), PER_CALL: rounded_by_call, PER_TOKEN: rounded_by_token}[how]
 
 
-def w8a8_methods(bench: QuantiseBench, inputs: Inputs) -> list[Method]:
+def w8a8_methods(bench: QuantiseBench, inputs: Inputs) -> Iterator[Method]:
     """Static, a call and a token; static alone in the quick mode."""
     kinds = (STATIC,) if bench.is_quick else (STATIC, PER_CALL, PER_TOKEN)
-    return [w8a8_method(bench.model.network, inputs, how) for how in kinds]
+    yield from (w8a8_method(bench.model.network, inputs, how) for how in kinds)
 
 
 def w8a8_method(network: Any, inputs: Inputs, how: str) -> Method:
     """Weights and activations in int8."""
     bits = {name: number + (SCALE_BITS if how == STATIC else 0) for name, number in grid_bits(network, INT8).items()}
     change = {name: rounding_of_inputs(how, inputs.largest(name)) for name in linear_layers(network)}
+    weights = rounded_weights(network, INT8)
     return Method(
         f"W8A8 {how}",
         FAMILY,
         model_bytes(network, bits),
-        relative_error(network, rounded_weights(network, INT8)),
+        relative_error(network, weights),
         f"weights int8 channel, {_HOW[how]}",
-        lambda changed: both_replaced(changed, rounded_weights(changed, INT8), change),
+        lambda changed: both_replaced(changed, weights, change),
     )
 
 

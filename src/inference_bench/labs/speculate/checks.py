@@ -57,7 +57,10 @@ def _answers(comparisons: Sequence[Comparison], tolerance: float) -> Iterator[Ch
         yield Check(f"answers, {draft}", equal + ties == len(mine), found, "all equal, or a near tie")
         error = max(each.max_logit_difference for each in mine)
         yield Check(
-            f"logits, {draft}", error <= tolerance, f"differ by {format_number(error)}", f"{format_number(tolerance)}"
+            f"logits, {draft}",
+            error <= tolerance,
+            f"differ by {format_number(error)}",
+            f"{format_number(tolerance)} at any token",
         )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from inference_bench.labs.speculate.cached import CachedNetwork
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.speculate.drafts import Draft
 from inference_bench.labs.speculate.result import StepCosts
 from inference_bench.stats import median

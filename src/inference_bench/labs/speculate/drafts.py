@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.model import as_batch
-from inference_bench.labs.speculate.cached import CachedNetwork
 from inference_bench.labs.speculate.lookup import look_up
 from inference_bench.labs.speculate.result import LOOKUP
 

@@ -15,11 +15,11 @@ from typing import Final
 import torch
 
 from inference_bench.accounting.params import count_params
-from inference_bench.errors import MissingExtraError
+from inference_bench.errors import MissingExtraError, WorldError
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.model import LabModel, load_model
 from inference_bench.labs.session import LabSession, Progress, computing_threads
 from inference_bench.labs.speculate.account import Answer, account
-from inference_bench.labs.speculate.cached import CachedNetwork
 from inference_bench.labs.speculate.checks import all_checks, rollback_words
 from inference_bench.labs.speculate.compare import LOGIT_TOLERANCE, compare
 from inference_bench.labs.speculate.costs import measure_costs
@@ -46,6 +46,7 @@ from inference_bench.labs.speculate.result import (
 )
 from inference_bench.labs.speculate.server import Asked, measure_server
 from inference_bench.labs.speculate.stochastic import (
+    MISTAKES,
     Context,
     Shaping,
     contexts_of,
@@ -61,11 +62,14 @@ _PLACES: Final = 4  # of each answer at which tokens are drawn
 _PLANTED_TOKENS: Final = 6
 _QUICK_CONTEXTS: Final = 3  # prompts after which tokens are drawn in quick mode
 _QUICK_EXIT_TOKENS: Final = 8
+_SLOW_DRAFT_TOKENS: Final = (
+    32  # an answer's, with a draft that costs about what the target does, unless more is asked for
+)
+_SLOW_DRAFT_GAMMA: Final = 4
 _CONCURRENCIES: Final = (1, 2)
 _NUM_DRAWS: Final = 20_000
-_NUM_SIMULATIONS: Final = 2_000
-_QUICK_SIMULATIONS: Final = 1_000
-_REPEATS, _QUICK_REPEATS = 15, 3
+_NUM_SIMULATIONS: Final = 1_000
+_REPEATS, _QUICK_REPEATS = 15, 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +122,9 @@ def run_lab(request: SpeculateRequest, progress: Progress | None = None) -> Spec
     session = LabSession("speculate", QUESTION, request.settings, progress)
     with computing_threads(session.num_threads), torch.inference_mode():
         bench = _bench(request, session)
-        for prompt in fixed_prompts(request.settings.is_quick):
-            _decode(bench, prompt)
+        asked = [(prompt, _prompt_ids(bench, prompt)) for prompt in fixed_prompts(request.settings.is_quick)]
+        for prompt, ids in asked:
+            _decode(bench, prompt, ids)
         costs = _costs(bench)
         sampled, planted = _draws(bench)
         rollbacks = _rollbacks(bench)
@@ -172,7 +177,7 @@ def _proposers(request: SpeculateRequest, session: LabSession, model: LabModel) 
     else:
         itself = NetworkDraft(TARGET, model.network, _vocabulary(model))
         middle = gammas[len(gammas) // 2]
-        proposers.append(Proposer(itself, DraftFacts(TARGET, TARGET, 1.0), (middle,), request.most_tokens))
+        proposers.append(Proposer(itself, DraftFacts(TARGET, TARGET, 1.0), (middle,), proposers[1].num_tokens))
     return proposers
 
 
@@ -182,12 +187,23 @@ def _early_exit(request: SpeculateRequest, session: LabSession, model: LabModel)
     network = first_layers(model.network, exit_layer)
     read = sum(each.numel() for each in network.parameters()) / sum(each.numel() for each in model.network.parameters())
     name = f"{EARLY_EXIT} {exit_layer}/{num_layers}"
-    gammas, num_tokens = request.draft_lengths, request.most_tokens
-    if request.settings.is_quick:
-        gammas, num_tokens = gammas[:1], min(num_tokens, _QUICK_EXIT_TOKENS)
-        session.left_out.append(f"the early exit beyond γ = {gammas[0]} and {num_tokens} tokens an answer")
+    gammas, num_tokens = _slow_draft_limits(request)
+    if (gammas, num_tokens) != (request.draft_lengths, request.most_tokens):
+        session.left_out.append(
+            f"the early exit beyond γ = {gammas[-1]}, and drafts as slow as the target beyond {num_tokens} tokens an answer"
+        )
     draft = NetworkDraft(name, network, _vocabulary(model))
     return Proposer(draft, DraftFacts(name, EARLY_EXIT, read), gammas, num_tokens)
+
+
+def _slow_draft_limits(request: SpeculateRequest) -> tuple[tuple[int, ...], int]:
+    """At which γ, and for how many tokens, a draft is tried that costs about what the target does; in full what was asked for by name."""
+    gammas, num_tokens = request.draft_lengths, request.most_tokens
+    if request.settings.is_quick:
+        return gammas[:1], min(num_tokens, _QUICK_EXIT_TOKENS)
+    if not request.gammas:
+        gammas = tuple(each for each in gammas if each <= _SLOW_DRAFT_GAMMA)
+    return gammas, num_tokens if request.num_tokens else min(num_tokens, _SLOW_DRAFT_TOKENS)
 
 
 def _draft_model(request: SpeculateRequest, session: LabSession, model: LabModel) -> Proposer:
@@ -216,9 +232,15 @@ def _vocabulary(model: LabModel) -> int:
 # ── greedy ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _decode(bench: Bench, prompt: FixedPrompt) -> None:
-    """One prompt plainly, then with every draft at every γ."""
+def _prompt_ids(bench: Bench, prompt: FixedPrompt) -> list[int]:
+    """Raises:  RequestError where the model has no room for the answer"""
     ids = bench.model.chat_ids(prompt.text) if prompt.is_question else bench.model.encode(prompt.text)
+    bench.model.require_room(ids, bench.request.most_tokens)
+    return ids
+
+
+def _decode(bench: Bench, prompt: FixedPrompt, ids: list[int]) -> None:
+    """One prompt plainly, then with every draft at every γ."""
     limits = bench.limits(bench.request.most_tokens)
     plain = decode_plainly(bench.target, ids, limits, bench.teller(f"{prompt.name}, plain"))
     bench.prompts.append(_facts(prompt, ids, plain, limits))
@@ -272,6 +294,10 @@ def _rollbacks(bench: Bench) -> tuple[PlantedRollback, ...]:
         found = plant_rollback(wrong, proposer.draft, proposer.gammas[0], ids, plain, tolerance, told)
         if found is not None:
             planted.append(found)
+    if not planted:
+        bench.session.left_out.append(
+            f"a cache rolled back to the wrong place: no proposal of {proposer.draft.name} was wrong, so nothing was taken back"
+        )
     return tuple(planted)
 
 
@@ -281,22 +307,18 @@ def _rollbacks(bench: Bench) -> tuple[PlantedRollback, ...]:
 def _draws(bench: Bench) -> tuple[tuple[SampledDraft, ...], tuple[PlantedFault, ...]]:
     """First tokens drawn after several contexts, and the same with mistakes in it."""
     request = bench.request
-    is_quick = request.settings.is_quick
-    shaping = Shaping(
-        request.temperature,
-        request.top_p,
-        _NUM_DRAWS,
-        _QUICK_SIMULATIONS if is_quick else _NUM_SIMULATIONS,
-        request.settings.seed,
-    )
+    shaping = Shaping(request.temperature, request.top_p, _NUM_DRAWS, _NUM_SIMULATIONS, request.settings.seed)
     drafts = [each.draft for each in bench.proposers if each.facts.kind != TARGET]
-    names = [draft.name for draft in drafts]
     contexts = _contexts(bench, drafts)
-    with_logits = next(each.draft.name for each in bench.proposers if each.facts.kind == EARLY_EXIT)
     say = bench.session.say
     simulated = simulate(contexts, shaping, say)
-    sampled = sample_drafts(contexts, names, shaping, simulated, say)
-    return sampled, plant_faults(contexts, with_logits, shaping, simulated, say)
+    sampled = sample_drafts(contexts, [draft.name for draft in drafts], shaping, simulated, say)
+    planted = plant_faults(contexts, shaping, simulated, say)
+    if unseen := [name for name in MISTAKES if name not in {fault.name for fault in planted}]:
+        bench.session.left_out.append(
+            f"the planted mistakes {', '.join(unseen)}: at this temperature and top-p they change less than {_NUM_DRAWS:,} draws show"
+        )
+    return sampled, planted
 
 
 def _contexts(bench: Bench, drafts: Sequence[Draft]) -> list[Context]:
@@ -331,10 +353,10 @@ def _server(bench: Bench) -> ServerResult | None:
     if is_quick:
         session.left_out.append("a load on the server by one client; its answers one by one are there")
     concurrencies = _CONCURRENCIES[-1:] if is_quick else _CONCURRENCIES
-    asked = Asked(texts, request.most_tokens, middle, session.num_threads, 1 if is_quick else 3, concurrencies)
+    asked = Asked(texts, request.most_tokens, middle, session.num_threads, concurrencies)
     try:
         return measure_server(gguf, asked, session.say)
-    except MissingExtraError as error:
+    except (MissingExtraError, WorldError) as error:  # what was measured so far is kept
         session.left_out.append(f"the real server: {error}")
         return None
 

@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from inference_bench.labs.speculate.cached import CachedNetwork
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.speculate.drafts import Draft
 
 if TYPE_CHECKING:

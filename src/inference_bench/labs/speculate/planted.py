@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from inference_bench.labs.speculate.cached import CachedNetwork
+from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.speculate.compare import compare
 from inference_bench.labs.speculate.drafts import Draft
 from inference_bench.labs.speculate.greedy import Decoded, Limits, decode_speculatively

@@ -14,7 +14,8 @@ from inference_bench.errors import RequestError
 from inference_bench.labs.settings import LabSettings
 
 MOST_DRAFT_TOKENS: Final = 32
-MOST_TOKENS: Final = 4096
+MOST_TEMPERATURE: Final = 10
+MOST_TOKENS: Final = 1024  # logits of every token are held against the plain ones
 _QUICK_GAMMAS: Final = (2, 4)
 _GAMMAS: Final = (1, 2, 4, 8)
 _QUICK_TOKENS: Final = 32
@@ -47,9 +48,10 @@ class SpeculateRequest:
                 raise RequestError(f"a draft of {gamma} tokens cannot be; give 1 to {MOST_DRAFT_TOKENS}")
         if self.exit_layer is not None and self.exit_layer < 1:
             raise RequestError(f"a draft of {self.exit_layer} layers computes nothing; give 1 or more")
-        if not 0 < self.temperature < float("inf"):
+        if not 0 < self.temperature <= MOST_TEMPERATURE:
             raise RequestError(
-                f"a temperature of {self.temperature:g} cannot be drawn with; give one above 0: greedy decoding is measured anyway"
+                f"a temperature of {self.temperature:g} cannot be drawn with; give one above 0, up to {MOST_TEMPERATURE}: greedy decoding "
+                "is measured anyway"
             )
         if not 0 < self.top_p <= 1:
             raise RequestError(

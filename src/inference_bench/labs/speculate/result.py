@@ -250,7 +250,7 @@ class ServerResult:
 
 @dataclass(frozen=True, slots=True)
 class SpeculateResult:
-    """The figures of one run. Where: dtype_tolerance is the most that rounding may change a logit by."""
+    """The figures of one run. Where: logit_tolerance is the most that rounding may change a logit by."""
 
     head: LabHead
     checks: tuple[Check, ...]

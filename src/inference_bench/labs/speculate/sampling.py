@@ -22,17 +22,19 @@ from numpy.typing import NDArray
 Distribution: TypeAlias = NDArray[np.float64]
 
 ALLOWED_QUANTILE: Final = 0.999
+_ROUNDING: Final = 1e-12
 _MOST_HELD: Final = 1_000_000  # counts of simulated draws at once
 
 
 def distribution(logits: NDArray[np.floating], temperature: float, top_p: float = 1.0) -> Distribution:
     """Probabilities of every token.
 
-    Formula:  softmax(logits / temperature), then the fewest likeliest tokens that hold top_p together, normalised
+    Formula:  softmax((logits - their largest) / temperature), then the fewest likeliest tokens that hold top_p together, normalised
     Where:    the token that reaches top_p is still kept; of equal tokens the one with the lower id comes first
     """
-    scaled = logits.astype(np.float64) / temperature
-    weights = np.exp(scaled - scaled.max())
+    logits = logits.astype(np.float64)
+    with np.errstate(over="ignore"):  # so cold that a token's logit is −∞
+        weights = np.exp((logits - logits.max()) / temperature)
     probabilities = weights / weights.sum()
     if top_p < 1:
         order = np.argsort(-probabilities, kind="stable")
@@ -75,13 +77,19 @@ def residual(p: Distribution, q: Distribution) -> Distribution:
     return left / total if total > 0 else left
 
 
-def emitted(p: Distribution, q: Distribution, after_rejection: Distribution | None = None) -> Distribution:
+def emitted(
+    p: Distribution,
+    q: Distribution,
+    after_rejection: Distribution | None = None,
+    drawn_from: Distribution | None = None,
+) -> Distribution:
     """The distribution of what comes out, exactly.
 
     Formula:  q·min(1, p/q) + (1 - Σ q·min(1, p/q)) · residual
-    Where:    after_rejection takes the residual's place, to see what a mistake there does
+    Where:    after_rejection takes the residual's place and drawn_from that of the q that is drawn from, to see what a mistake there
+              does
     """
-    kept = q * accepted_share(p, q)
+    kept = (q if drawn_from is None else drawn_from) * accepted_share(p, q)
     return kept + (1.0 - kept.sum()) * (residual(p, q) if after_rejection is None else after_rejection)
 
 
@@ -147,7 +155,7 @@ def simulated_total_variations(
     rng: np.random.Generator, p: Distribution, num_draws: int, num_simulations: int
 ) -> Distribution:
     """How far draws from p itself lie from p, so many times over."""
-    known = p[p > 0]
+    known = np.sort(p[p > 0])[::-1]  # the likeliest first: where no draw is left, the rest is not asked
     known = known / known.sum()
     found = np.empty(num_simulations)
     at_once = max(1, _MOST_HELD // len(known))
@@ -159,5 +167,5 @@ def simulated_total_variations(
 
 
 def allowed_mean(simulations: Sequence[Distribution]) -> float:
-    """The 99.9 % quantile of the mean over several contexts, each simulated on its own."""
-    return float(np.quantile(np.mean(np.stack(simulations), axis=0), ALLOWED_QUANTILE))
+    """The 99.9 % quantile of the mean over several contexts, each simulated on its own, and what rounding may add."""
+    return float(np.quantile(np.mean(np.stack(simulations), axis=0), ALLOWED_QUANTILE)) + _ROUNDING

@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from inference_bench.engines.base import LLAMA_CPP, FlagValue, RunningServer
 from inference_bench.engines.start import EngineSettings, start_engine
+from inference_bench.errors import MeasurementError
 from inference_bench.labs.speculate.compare import common_length
 from inference_bench.labs.speculate.result import ServerAnswer, ServerLoad, ServerResult
 from inference_bench.loadtest.flow import LoadRequest, measure_load
@@ -44,7 +45,6 @@ class Asked:
     num_tokens: int
     draft_tokens: int
     num_threads: int
-    num_rounds: int
     concurrencies: tuple[int, ...]
 
 
@@ -102,7 +102,10 @@ def _started(gguf: Path, asked: Asked, flags: Mapping[str, FlagValue], log: Path
 
 
 def _ask(target: Target, text: str, num_tokens: int, **more: object) -> dict[str, Any]:
-    """One greedy answer, with its token ids and the server's own times."""
+    """One greedy answer, with its token ids and the server's own times.
+
+    Raises:  ServerError; MeasurementError for a reply without them
+    """
     body = {
         "prompt": text,
         "n_predict": num_tokens,
@@ -113,7 +116,9 @@ def _ask(target: Target, text: str, num_tokens: int, **more: object) -> dict[str
         **more,
     }
     reply = post_json(target, "/completion", body)
-    return reply if isinstance(reply, dict) else {}
+    if not isinstance(reply, dict) or not isinstance(reply.get("tokens"), list):
+        raise MeasurementError("the server answered without the token ids that it was asked for")
+    return reply
 
 
 def _first_difference(first: Sequence[int], second: Sequence[int]) -> int | None:
@@ -156,7 +161,7 @@ def _s_per_token(reply: Mapping[str, Any]) -> float | None:
 
 def _loads(servers: _Servers, concurrency: int) -> ServerLoad:
     off, on = (_load(each.base_url, servers, concurrency) for each in (servers.off, servers.on))
-    return ServerLoad(concurrency, len(servers.asked.prompts) * servers.asked.num_rounds, off, on)
+    return ServerLoad(concurrency, len(servers.asked.prompts), off, on)
 
 
 def _load(url: str, servers: _Servers, concurrency: int) -> float | None:
@@ -164,10 +169,9 @@ def _load(url: str, servers: _Servers, concurrency: int) -> float | None:
     asked = servers.asked
     entries = tuple(FilePrompt((Message("user", text),), asked.num_tokens) for text in asked.prompts.values())
     prompts = FilePrompts("fixed prompts", entries)
-    count = len(asked.prompts) * asked.num_rounds
     request = LoadRequest(
         url,
-        workload=closed_loop("fixed prompts", prompts.shapes(), concurrency, count),
+        workload=closed_loop("fixed prompts", prompts.shapes(), concurrency, len(entries)),
         prompt_source=prompts,
         extra_body={"cache_prompt": False},
         runs=servers.scratch / "runs",

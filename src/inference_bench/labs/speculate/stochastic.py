@@ -22,8 +22,13 @@ from inference_bench.labs.speculate.sampling import Distribution
 RESIDUAL_OF_P: Final = "residual drawn from p"
 TOP_P_ON_ONE: Final = "top-p on the draft alone"
 OTHER_TEMPERATURE: Final = "draft hotter than its q"
+MISTAKES: Final = (RESIDUAL_OF_P, TOP_P_ON_ONE, OTHER_TEMPERATURE)
 _Z_999: Final = 3.29  # two-sided 99.9 % of a normal distribution
 _HOTTER: Final = 2.0
+_SHOWS: Final = (
+    2  # times the limit of honest draws, and so many draws of each context: what is exactly that far off is found
+)
+_MOVED_DRAWS: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +49,11 @@ class Shaping(NamedTuple):
     seed: int
 
     def of(self, logits: Distribution | int, vocabulary: int, top_p: float | None = None) -> Distribution:
-        """The distribution that is drawn from."""
+        """The distribution that is drawn from; a draft with fewer rows than the target never says the tokens that it has none for."""
         if isinstance(logits, int):
             return sampling.one_token(logits, vocabulary)
-        return sampling.distribution(logits, self.temperature, self.top_p if top_p is None else top_p)
+        known = sampling.distribution(logits, self.temperature, self.top_p if top_p is None else top_p)
+        return np.pad(known, (0, vocabulary - len(known)))
 
 
 def contexts_of(target: Draft, drafts: Sequence[Draft], ids: Sequence[int], places: Sequence[int]) -> list[Context]:
@@ -144,40 +150,46 @@ def _mean_distance(pairs: Sequence[tuple[Distribution, Distribution]], draws: Se
     return float(np.mean(each))
 
 
+class _Wrong(NamedTuple):
+    """What a first token is drawn with where something is wrong; None for what is right."""
+
+    p: Distribution
+    q: Distribution
+    after_rejection: Distribution | None = None
+    drawn_from: Distribution | None = None
+
+
 def plant_faults(
-    contexts: Sequence[Context],
-    name: str,
-    shaping: Shaping,
-    simulated: Sequence[Distribution],
-    say: Callable[[str], None],
+    contexts: Sequence[Context], shaping: Shaping, simulated: Sequence[Distribution], say: Callable[[str], None]
 ) -> tuple[PlantedFault, ...]:
-    """Draw the same with a mistake in it, and hold it against the same limit.
+    """Draw with each mistake in it, and hold that against the limit of honest draws.
 
-    Where:  name is a draft with logits of its own
+    Where:  the draft is the target at twice the temperature, which is right often enough that what follows a rejection shows;
+            a mistake that changes less than so many draws can show, such as top-p where it cuts nothing off, is not planted
     """
-    rng = np.random.default_rng(shaping.seed)
-    places = [place for place, each in enumerate(contexts) if name in each.drafts]
-    known = [contexts[place] for place in places]
-    pairs = [_pair(context, name, shaping) for context in known]
-    if not pairs:
-        return ()
-    allowed = sampling.allowed_mean([simulated[place] for place in places])
-    size = shaping.num_draws
-    say("planted mistakes: the residual")
-    of_p = [sampling.draw(rng, p, q, size, after_rejection=p) for p, q in pairs]
-    say("planted mistakes: top-p")
-    whole = [shaping.of(context.target, len(context.target), top_p=1.0) for context in known]
-    one_sided = [sampling.draw(rng, p, q, size) for p, (_, q) in zip(whole, pairs, strict=True)]
-    say("planted mistakes: the draft's temperature")
-    hotter = [_drawn_hotter(rng, p, q, size) for p, q in pairs]
-    return (
-        PlantedFault(RESIDUAL_OF_P, _mean_distance(pairs, of_p), allowed),
-        *([PlantedFault(TOP_P_ON_ONE, _mean_distance(pairs, one_sided), allowed)] if shaping.top_p < 1 else []),
-        PlantedFault(OTHER_TEMPERATURE, _mean_distance(pairs, hotter), allowed),
-    )
+    rng, allowed = np.random.default_rng(shaping.seed), sampling.allowed_mean(simulated)
+    right = [shaping.of(context.target, len(context.target)) for context in contexts]
+    planted = []
+    for name in MISTAKES:
+        say(f"planted mistakes: {name}")
+        wrong = [_made_wrong(name, context, shaping) for context in contexts]
+        exactly = np.mean(
+            [sampling.total_variation(sampling.emitted(*w), p) for w, p in zip(wrong, right, strict=True)]
+        )
+        if exactly >= _SHOWS * allowed + _MOVED_DRAWS / shaping.num_draws:
+            draws = [sampling.draw(rng, w.p, w.q, shaping.num_draws, w.after_rejection, w.drawn_from) for w in wrong]
+            found = np.mean([sampling.total_variation(d.frequencies, p) for d, p in zip(draws, right, strict=True)])
+            planted.append(PlantedFault(name, float(found), allowed))
+    return tuple(planted)
 
 
-def _drawn_hotter(rng: np.random.Generator, p: Distribution, q: Distribution, num_draws: int) -> sampling.Drawn:
-    """Proposals from a flatter distribution than the q that they are judged by."""
-    flat = q ** (1 / _HOTTER)
-    return sampling.draw(rng, p, q, num_draws, drawn_from=flat / flat.sum())
+def _made_wrong(name: str, context: Context, shaping: Shaping) -> _Wrong:
+    vocabulary = len(context.target)
+    p = shaping.of(context.target, vocabulary)
+    q = shaping._replace(temperature=_HOTTER * shaping.temperature).of(context.target, vocabulary)
+    if name == RESIDUAL_OF_P:
+        return _Wrong(p, q, after_rejection=p)
+    if name == TOP_P_ON_ONE:
+        return _Wrong(shaping.of(context.target, vocabulary, top_p=1.0), q)
+    hotter = q ** (1 / _HOTTER)
+    return _Wrong(p, q, drawn_from=hotter / hotter.sum())

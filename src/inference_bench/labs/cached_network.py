@@ -2,8 +2,8 @@
 
 In:   one of Transformers' causal language models
 Out:  CachedNetwork
-Leaves out: which tokens those are (greedy)
-Read next by: drafts, greedy, costs.
+Leaves out: which tokens those are
+Read next by: speculate, grammar.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class CachedNetwork:
         kinds = set(getattr(network.config, "layer_types", None) or ())
         if kinds - _CAN_BE_CUT:
             raise RequestError(
-                f"a model with layers of {', '.join(sorted(kinds - _CAN_BE_CUT))} cannot take back what it has read, so it cannot verify "
-                "a draft here; give one whose layers all are attention"
+                f"a model with layers of {', '.join(sorted(kinds - _CAN_BE_CUT))} cannot take back what it has read, so this lab cannot "
+                "run it; give one whose layers all are attention"
             )
         self._network = network
         self.restart()
@@ -51,9 +51,14 @@ class CachedNetwork:
 
         Shape:  [num_tokens, vocabulary], float32
         """
-        logits = self._network(input_ids=as_batch(ids), cache=self._cache, use_cache=True).logits
+        import torch
+
+        with torch.inference_mode():
+            logits: torch.Tensor = (
+                self._network(input_ids=as_batch(ids), cache=self._cache, use_cache=True).logits[0].float()
+            )
         self._num_tokens += len(ids)
-        return logits[0].float()
+        return logits
 
     def keep(self, num_tokens: int) -> None:
         """Take back all but the first so many tokens.
