@@ -19,7 +19,7 @@ class AttemptEnd(StrEnum):
 
     COMPLETED = "completed"
     BAD_REQUEST = "bad_request"  # HTTP 4xx that asking again cannot change
-    REFUSED = "refused"  # HTTP 429 or 503: not now
+    REFUSED = "refused"  # HTTP 408, 429 or 503: not now
     SERVER_ERROR = "server_error"  # another HTTP 5xx, or an error object before the first token
     NOT_REACHED = "not_reached"  # no connection, or it was lost before the first token
     GARBAGE = "garbage"  # a reply that is not what it claims to be, before the first token
@@ -48,8 +48,9 @@ class Attempt:
     """One time that something was sent, or would have been.
 
     Unit:   seconds since the request began
-    Where:  output_tokens are those that arrived, as far as they can be counted, failed attempts' too; waited_s is the pause before it,
-            of which retry_after_s is what the server asked for
+    Where:  output_tokens are those that arrived, as far as they can be counted, failed attempts' too; is_lower_bound says that the
+            server gave no count and the pieces that came were counted, each of which holds a token or more; waited_s is the pause
+            before it, retry_after_s how long its reply asked to be left alone
     """
 
     number: int
@@ -64,6 +65,7 @@ class Attempt:
     output_tokens: int | None = None
     is_hedge: bool = False
     error: str | None = None
+    is_lower_bound: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,8 @@ class Answer:
     Unit:   seconds since the request began; at is the wall clock when it began, ISO 8601 in UTC
     Where:  answered_by is whoever sent the text that the caller got, in part or whole, None where nobody did; is_fallback says that it
             was not the first of the list; application and team are the caller's own names, from a list it controls;
-            user_success is what the caller says of it in the end, None until it does
+            user_success is what the caller says of it in the end, None until it does; is_lower_bound is that of its Attempt; error
+            says why it is not complete, and on a complete answer it is a remark
     """
 
     request_id: str
@@ -95,3 +98,4 @@ class Answer:
     team: str | None = None
     user_success: bool | None = None
     error: str | None = None
+    is_lower_bound: bool = False
