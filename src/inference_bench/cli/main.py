@@ -16,14 +16,19 @@ from collections.abc import Callable, Sequence
 from typing import Final, NoReturn
 
 from inference_bench import __version__
+from inference_bench.cli.check_options import add_check_options
+from inference_bench.cli.compare_options import add_compare_options
 from inference_bench.cli.conform_options import add_conform_options
 from inference_bench.cli.convert_options import add_convert_options
+from inference_bench.cli.drill_options import add_drill_options
 from inference_bench.cli.lab_options import add_lab_options
+from inference_bench.cli.ledger_options import add_ledger_options
 from inference_bench.cli.load_options import add_load_options
+from inference_bench.cli.manifest_options import add_manifest_options
 from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.plan_options import ENGINE_HELP, MEASURED_HELP, PROFILE_HELP, add_plan_options
-from inference_bench.cli.report_page import add_report_option
 from inference_bench.cli.score_options import add_score_options
+from inference_bench.cli.shadow_options import add_shadow_options, add_suite_options
 from inference_bench.cli.show_options import add_show_options
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
 from inference_bench.cli.verify_options import add_verify_options
@@ -32,7 +37,7 @@ from inference_bench.files import shown_name
 
 INTERRUPTED: Final = 130
 WORLD_FAILED: Final = 3
-_MEASURING: Final = ("probe", "verify", "load")
+_MEASURING: Final = ("probe", "verify", "load", "shadow")
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -67,11 +72,17 @@ def build_parser() -> Parser:
         _add_probe,
         _add_verify,
         _add_load,
+        _add_check,
         _add_conform,
         _add_convert,
         _add_report,
         _add_compare,
+        _add_shadow,
+        _add_suite,
         _add_lab,
+        _add_ledger,
+        _add_drill,
+        _add_manifest,
         _add_page,
     ):
         add(commands)
@@ -233,6 +244,11 @@ def _add_load(commands: Commands[Parser]) -> None:
     )
 
 
+def _add_check(commands: Commands[Parser]) -> None:
+    summary = "what a server does with each part of a request, exercised and not assumed"
+    add_check_options(_command(commands, "check", summary, "check"))
+
+
 def _add_conform(commands: Commands[Parser]) -> None:
     add_conform_options(_command(commands, "conform", "which load generators say what really happened", "conform"))
 
@@ -247,13 +263,16 @@ def _add_report(commands: Commands[Parser]) -> None:
 
 
 def _add_compare(commands: Commands[Parser]) -> None:
-    parser = _command(commands, "compare", "what changed between two runs of the same work", "compare_runs")
-    parser.add_argument("first", metavar="RUN", help="a run folder of verify or load")
-    parser.add_argument("second", metavar="RUN", help="another, of the same work on another engine, version or setting")
-    parser.add_argument(
-        "--chart", metavar="FILE", help="draw the steps of both on one roofline: .svg, .html or .json (Vega-Lite)"
-    )
-    add_report_option(parser)
+    summary = "what changed between two runs of the same work, and may the second take over"
+    add_compare_options(_command(commands, "compare", summary, "compare_runs"))
+
+
+def _add_shadow(commands: Commands[Parser]) -> None:
+    add_shadow_options(_command(commands, "shadow", "replay recorded arrivals against a second server", "shadow"))
+
+
+def _add_suite(commands: Commands[Parser]) -> None:
+    add_suite_options(_command(commands, "suite", "does a server give the answers that are expected of it", "suite"))
 
 
 def _add_lab(commands: Commands[Parser]) -> None:
@@ -261,6 +280,22 @@ def _add_lab(commands: Commands[Parser]) -> None:
     add_lab_options(
         commands.add_parser("lab", help=summary, description=f"{summary[0].upper()}{summary[1:]}."), _command
     )
+
+
+def _add_manifest(commands: Commands[Parser]) -> None:
+    summary = "what exactly is served, by hash, and whether it still is"
+    described = f"{summary[0].upper()}{summary[1:]}."
+    add_manifest_options(commands.add_parser("manifest", help=summary, description=described), _command)
+
+
+def _add_drill(commands: Commands[Parser]) -> None:
+    summary = "do the failure paths work: servers are broken on purpose, and every request is accounted for"
+    add_drill_options(_command(commands, "drill", summary, "drill"))
+
+
+def _add_ledger(commands: Commands[Parser]) -> None:
+    summary = "what was paid for, computed, completed and of use, by application; failed attempts included"
+    add_ledger_options(_command(commands, "ledger", summary, "ledger"))
 
 
 def _add_page(commands: Commands[Parser]) -> None:

@@ -23,8 +23,11 @@ from inference_bench.compare_runs.same_work import (
 )
 from inference_bench.compare_runs.side import Side, SidePoint, read_side
 from inference_bench.errors import RequestError
+from inference_bench.manifest.compare import Verdict, compare_manifests
+from inference_bench.manifest.components import Component, Manifest
 
 _MOST_NAMED: Final = 8
+_MOST_COMPONENTS: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     return RunComparison(
         first=sides[0],
         second=sides[1],
-        changed=tuple(_changed(*sides)),
+        changed=tuple(changed_facts(*sides)),
         points=pairs,
         parts=parts,
         reading=tuple(_reading(sides[0], pairs, parts)),
@@ -89,11 +92,31 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     )
 
 
-def _changed(first: Side, second: Side) -> Iterator[tuple[str, str | None, str | None]]:
+def changed_facts(first: Side, second: Side) -> Iterator[tuple[str, str | None, str | None]]:
+    """What the runs say of themselves that differs; of their manifests where both have one."""
     for name in first.facts:
         mine, theirs = first.facts[name], second.facts.get(name)
         if mine != theirs:
             yield name, mine, theirs
+    if first.manifest is not None and second.manifest is not None:
+        yield from _changed_components(first.manifest, second.manifest)
+
+
+def _changed_components(first: Manifest, second: Manifest) -> Iterator[tuple[str, str | None, str | None]]:
+    apart = [each for each in compare_manifests(first, second).components if each.verdict is Verdict.DIFFERENT]
+    for each in apart[:_MOST_COMPONENTS]:
+        yield f"manifest: {each.group} {each.name}", _content(each.expected), _content(each.found)
+    if len(apart) > _MOST_COMPONENTS:
+        yield f"manifest: {len(apart) - _MOST_COMPONENTS} more components", None, None
+
+
+def _content(component: Component | None) -> str | None:
+    """A component's value, or the beginning of its hash; None where the manifest has no such component."""
+    if component is None:
+        return None
+    if component.value is not None:
+        return str(component.value)
+    return f"SHA-256 {component.sha256[:12]}" if component.sha256 is not None else f"{component.num_bytes} bytes"
 
 
 def _reading(first: Side, pairs: Sequence[PointPair], parts: Sequence[PartDifferences]) -> Iterator[str]:

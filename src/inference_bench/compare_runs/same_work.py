@@ -96,14 +96,16 @@ def _in_part(name: str, first: Side, second: Side) -> Iterator[str]:
     mine, theirs = first.parts[name], second.parts[name]
     asked = first.asked.get(name), second.asked.get(name)
     if asked[0] is not None and asked[1] is not None:
-        yield from (f"{reason}{where}" for reason in _asked_apart(asked[0], asked[1]))
+        has_replay = first.is_shadow or second.is_shadow
+        yield from (f"{reason}{where}" for reason in _asked_apart(asked[0], asked[1], has_replay))
     elif first.is_verify:
         yield from (f"{reason}{where}" for reason in _waves_apart(mine, theirs))
         return
     yield from (f"{reason}{where}" for reason in _lengths_apart(mine, theirs, asked[0] is None))
 
 
-def _asked_apart(first: Asked, second: Asked) -> Iterator[str]:
+def _asked_apart(first: Asked, second: Asked, has_replay: bool) -> Iterator[str]:
+    """What was asked for in one and not in the other; of a replay, prompts are as long as the first server counted them."""
     mine, theirs = first.arrival, second.arrival
     if type(mine) is not type(theirs):
         yield "one is an open loop and the other a closed one"
@@ -113,7 +115,7 @@ def _asked_apart(first: Asked, second: Asked) -> Iterator[str]:
         yield f"the concurrency or number of requests differs ({mine.concurrency} and {theirs.concurrency} at once)"
     if first.output_tokens != second.output_tokens:
         yield f"the requested output lengths differ (mean {first.output_tokens.mean:.1f} and {second.output_tokens.mean:.1f})"
-    if first.prompt_tokens != second.prompt_tokens:
+    if first.prompt_tokens != second.prompt_tokens and not has_replay:
         yield f"the prompt lengths differ (mean {first.prompt_tokens.mean:.1f} and {second.prompt_tokens.mean:.1f})"
 
 

@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.loadtest.workload_memory import Asked, asked_in
+from inference_bench.manifest.components import Manifest
+from inference_bench.manifest.store import MANIFEST_FILE, read_manifest
 from inference_bench.measure.store import RunFolder, read_records
+from inference_bench.operate.rollout.replay import META_KEY
+from inference_bench.operate.rollout.suite_outcome import SuiteOutcome, read_outcome
 from inference_bench.records import RequestRecord, Stage
 from inference_bench.roofline import Roof
 from inference_bench.stats import Interval
@@ -55,7 +59,8 @@ class Side:
 
     Where:    facts are what may differ between runs that are compared, in the order they are shown; parts are the measured
               records by the part of the run, asked what was asked there where the folder remembers it; is_whole says that the
-              run came to its end
+              run came to its end; is_shadow that it replays another; suite is what came of a suite of known answers; manifest is
+              what it was served by, None where the folder has none, or an empty one
     """
 
     path: Path
@@ -66,17 +71,30 @@ class Side:
     points: tuple[SidePoint, ...]
     parts: Mapping[str, tuple[RequestRecord, ...]] = field(repr=False)
     asked: Mapping[str, Asked] = field(repr=False)
+    is_shadow: bool = False
+    suite: SuiteOutcome | None = None
+    manifest: Manifest | None = field(default=None, repr=False)
 
     @property
     def name(self) -> str:
         """The folder's own name."""
         return self.path.name
 
+    @property
+    def manifest_sha256(self) -> str | None:
+        """The digest of its manifest; None without one."""
+        return None if self.manifest is None else self.manifest.sha256
+
+    def only(self, part: str) -> Side:
+        """The same run with one of its parts alone, and without measured steps."""
+        asked = {name: each for name, each in self.asked.items() if name == part}
+        return replace(self, parts={part: self.parts[part]}, asked=asked, points=())
+
 
 def read_side(path: Path) -> Side:
     """A run folder.
 
-    Raises:  RunFolderError for what is no run, or holds no request that was measured
+    Raises:  RunFolderError for what is no run, or holds a file that is broken
     """
     meta = RunFolder.open(path).read_meta()
     stored = read_records(path)
@@ -84,18 +102,27 @@ def read_side(path: Path) -> Side:
     for record in stored.records:
         if record.stage is Stage.MEASURE:
             parts.setdefault(record.group, []).append(record)
-    is_whole = holds_result(path)
-    result = read_result(path) if is_whole else {}
+    has_result = holds_result(path)
+    result = read_result(path) if has_result else {}
     return Side(
         path=path,
         is_verify=str(result.get("schema")).startswith(_VERIFY) or path.name.endswith("-verify"),
-        is_whole=is_whole,
+        is_whole=has_result and result.get("is_interrupted") is not True,
         facts=_facts(meta, result),
         ceiling=_ceiling(_dict(result, "machine")),
         points=tuple(filter(None, map(_point, _list(result, "points")))),
         parts={name: tuple(records) for name, records in parts.items()},
         asked=asked_in(meta),
+        is_shadow=isinstance(meta.get(META_KEY), dict),
+        suite=read_outcome(path),
+        manifest=_manifest(path),
     )
+
+
+def _manifest(path: Path) -> Manifest | None:
+    """What the run was served by; None of a run of an earlier version, and of a server that said nothing of itself."""
+    found = read_manifest(path) if (path / MANIFEST_FILE).is_file() else None
+    return found if found is not None and found.components else None
 
 
 def _facts(meta: Mapping[str, object], result: Mapping[str, Any]) -> dict[str, str | None]:

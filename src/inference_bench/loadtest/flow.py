@@ -74,6 +74,7 @@ class LoadRun:
     gpu: GpuTelemetry | None = None
     objective: Objective = field(default_factory=Objective)
     notes: tuple[str, ...] = ()
+    manifest_sha256: str | None = None
 
     @property
     def definitions(self) -> tuple[Recomputed, ...]:
@@ -134,6 +135,7 @@ def _run_of(session: Session, workload: Workload, result: LoadResult, is_interru
         gpu=session.gpu,
         objective=session.request.objective,
         notes=session.request.notes,
+        manifest_sha256=session.manifest_sha256,
     )
 
 

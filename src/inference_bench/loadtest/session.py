@@ -20,6 +20,7 @@ from inference_bench.loadtest.progress import ProgressMeter
 from inference_bench.loadtest.ray_shards import run_on_ray_shards
 from inference_bench.loadtest.shards import run_sharded
 from inference_bench.loadtest.workload_memory import META_KEY, asked_of, asked_to_json
+from inference_bench.manifest.run import keep_manifest, manifest_of_load
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.gpu_telemetry import GpuTelemetry, GpuWatch
 from inference_bench.measure.http1 import RunClock, Timeouts
@@ -107,6 +108,7 @@ class Session:
     meter: ProgressMeter
     watch: ServerWatch | None = None
     gpu_watch: GpuWatch | None = None
+    manifest_sha256: str | None = None
     has_failed: bool = False
 
     @property
@@ -179,6 +181,8 @@ def open_session(
     said = kept_of_prompts(request.prompt_source, request.template, request.document_schema)
     known = {"target": target.base_url, "served_model": target.model, "seed": request.seed, "prompts": said}
     folder.update_meta({**known, **(about or {})})
+    say("asking what is served")
+    manifest_sha256 = keep_manifest(folder, manifest_of_load(target))
     meter = ProgressMeter(say, clock)
 
     def keep(record: RequestRecord) -> None:
@@ -203,7 +207,9 @@ def open_session(
             watch = ServerWatch(warm.target, clock, folder.path, path=request.scrape_path)
         gpu = GpuWatch(clock, folder.path) if target.address.is_this_machine else None
         with watch or nullcontext(), gpu or nullcontext():
-            session = Session(request, warm.target, folder, floor, warm.dropped_fields, options, meter, watch, gpu)
+            session = Session(
+                request, warm.target, folder, floor, warm.dropped_fields, options, meter, watch, gpu, manifest_sha256
+            )
             yield session
         if session.has_failed:
             with suppress(StorageError):

@@ -8,7 +8,7 @@ Read next by: cli.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
@@ -64,12 +64,22 @@ def compare_runs_text(result: flow.RunComparison) -> str:
 
 
 def changed_table(result: flow.RunComparison) -> Table:
-    """What is other in the second run; one row that says so where nothing is known to be."""
+    """What is other in the second run."""
+    return facts_table(result.changed, "first", "second")
+
+
+def facts_table(changed: Sequence[tuple[str, str | None, str | None]], first: str, second: str) -> Table:
+    """Facts that differ between two sides; one row that says so where nothing is known to."""
     rows = tuple(
-        (name, *(shorten(clean(value), _FACT_CHARS) if value is not None else NOT_AVAILABLE for value in values))
-        for name, *values in result.changed
+        (clean(name), *(shorten(clean(value), _FACT_CHARS) if value is not None else NOT_AVAILABLE for value in values))
+        for name, *values in changed
     ) or (("nothing that the runs say of themselves", "", ""),)
-    return Table("What differs", (Column("what", "l"), Column("first", "l"), Column("second", "l")), rows)
+    return Table("What differs", (Column("what", "l"), Column(first, "l"), Column(second, "l")), rows)
+
+
+def figures_table(title: str, found: Sequence[Difference], first: str = "first", second: str = "second") -> Table:
+    """Figures of requests with the samples behind them."""
+    return _table(title, list(found), with_counts=True, sides=(first, second))
 
 
 def _tables(result: flow.RunComparison) -> Iterator[Table]:
@@ -80,14 +90,16 @@ def _tables(result: flow.RunComparison) -> Iterator[Table]:
         yield _table(name, list(part.figures), with_counts=True)
 
 
-def _table(title: str, found: list[Difference], with_counts: bool) -> Table:
+def _table(
+    title: str, found: list[Difference], with_counts: bool, sides: tuple[str, str] = ("first", "second")
+) -> Table:
     columns = [
         Column("figure", "l"),
-        Column("first"),
-        Column("second"),
+        Column(sides[0]),
+        Column(sides[1]),
         Column("change"),
         Column("interval"),
-        Column("second is", "l"),
+        Column(f"{sides[1]} is", "l"),
     ]
     rows = [_cells(each) for each in found]
     if with_counts:
@@ -133,13 +145,13 @@ def compare_runs_json(result: flow.RunComparison) -> dict[str, Any]:
                 "batch": pair.first.batch,
                 "context_tokens": pair.first.context_tokens,
                 "bound_s": {"first": pair.first.bound_s, "second": pair.second.bound_s},
-                **_difference_json(pair.difference),
+                **difference_json(pair.difference),
                 "name": "measured_s",
             }
             for pair in result.points
         ],
         "parts": [
-            {"part": part.name, "figures": {each.name: _difference_json(each) for each in part.figures}}
+            {"part": part.name, "figures": {each.name: difference_json(each) for each in part.figures}}
             for part in result.parts
         ],
         "reading": list(result.reading),
@@ -151,7 +163,8 @@ def _side_json(side: Side) -> dict[str, Any]:
     return {"run_dir": str(side.path), "finished": side.is_whole, "facts": dict(side.facts)}
 
 
-def _difference_json(each: Difference) -> dict[str, Any]:
+def difference_json(each: Difference) -> dict[str, Any]:
+    """One figure in both runs."""
     return {
         "name": each.name,
         "first": each.first,

@@ -71,6 +71,7 @@ def load_json(result: LoadRun) -> dict[str, Any]:
     return {
         "schema": "inference-bench/load/1",
         **run_json(result),
+        "manifest_sha256": result.manifest_sha256,
         "workload": result.workload.name,
         "arrival": arrival_json(result.workload.arrival),
         "prompt_tokens": _only(requests.prompt_tokens),

@@ -21,6 +21,7 @@ from inference_bench.engines.base import RunningServer
 from inference_bench.engines.startup import StartedServer
 from inference_bench.errors import InferenceBenchError, MeasurementError, RequestError, ServerError, StorageError
 from inference_bench.facts.hardware import HardwareSpec
+from inference_bench.manifest.run import keep_manifest, manifest_of_server
 from inference_bench.measure.ceilings import ProbeResult
 from inference_bench.measure.floor import ClientFloor, measure_client_floor
 from inference_bench.measure.gpu_telemetry import GpuWatch
@@ -42,7 +43,7 @@ from inference_bench.verify.ceiling_readings import larger_of, read_ceilings, se
 from inference_bench.verify.cpu_clock import CpuClock
 from inference_bench.verify.disturbances import MUCH_OTHER_WORK, of_ceilings, of_loads
 from inference_bench.verify.engine_rules import EngineRules, rules_of
-from inference_bench.verify.identity import Watch, identify_model, manifest_sha256
+from inference_bench.verify.identity import Watch, identify_model
 from inference_bench.verify.load_check import LoadChecked, Send, check_load, sending, server_model
 from inference_bench.verify.memory import check_cache, memory_rows
 from inference_bench.verify.result import ClientNumbers, CpuShares, VerifyResult
@@ -147,6 +148,7 @@ class _Run:
     writer: RecordWriter
     say: Progress
     served: ServedModel
+    manifest_sha256: str = ""
     ceilings: ProbeResult | None = None
     sweep: Sweep | None = None
     fitted: Fitted = field(default_factory=Fitted)
@@ -182,6 +184,7 @@ class _Run:
             {"target": target.base_url, "engine": server.identity.name, "model": self.session.model.spec.name}
         )
         watch = Watch(target)
+        self._keep_manifest()
         self.sweep = run_sweep(
             target, request.plan, limits_of(server.identity, server.figures), self._sweep_options(clock)
         )
@@ -197,6 +200,13 @@ class _Run:
         if self.trouble is not None:
             raise self.trouble
         watch.check()
+
+    def _keep_manifest(self) -> None:
+        """What is served, by hash, in the run folder before it is measured."""
+        session = self.session
+        known = None if session.files is None else session.files.by_name
+        found = manifest_of_server(self.server, session.request.api_key, session.path, known)
+        self.manifest_sha256 = keep_manifest(session.folder, found)
 
     def _read_ceilings_again(self, before: ProbeResult | None) -> None:
         if before is None:
@@ -318,7 +328,6 @@ def _result(run: _Run, floor: ClientFloor) -> VerifyResult:
     ceiling = roof(machine, served.weights.linear_format)
     points = compared_points(sweep, served, ceiling)
     identity = identify_model(session.model, served.weights, session.files.sha256 if session.files else None)
-    extra = {"machine": machine.name, "cache_format": served.cache_format.name, "seed": session.request.seed}
     return VerifyResult(
         started_at="",
         elapsed_s=0.0,
@@ -346,7 +355,7 @@ def _result(run: _Run, floor: ClientFloor) -> VerifyResult:
             *run.notes,
         ),
         run_dir=folder.path,
-        manifest_sha256=manifest_sha256(identity, server.identity, server.figures, extra),
+        manifest_sha256=run.manifest_sha256,
         versions=software_versions(),
         seed=session.request.seed,
         calibration=fitted.calibration,

@@ -1,17 +1,12 @@
-"""The identity of a verification: what was served, by what, on what, with one hash over all of it.
+"""The identity of a verification: what was served, and whether that stays so while it is measured.
 
 In:   the engine's identity and figures, the model, the machine
-Out:  ModelIdentity, a Watch over what is served, the cache format, and the manifest's SHA-256
-Leaves out: everything measured
+Out:  ModelIdentity, a Watch over what is served, the cache format
+Leaves out: everything measured; every component by hash (manifest)
 Read next by: flow.
 """
 
 from __future__ import annotations
-
-import hashlib
-import json
-from collections.abc import Mapping
-from typing import Any
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.params import count_params
@@ -76,27 +71,3 @@ def engine_cache_format(figures: EngineFigures) -> CacheFormat | None:
         return CacheFormat(number_format(figures.cache_type_k), number_format(figures.cache_type_v))
     except UnknownNameError:
         return None
-
-
-def manifest_sha256(
-    model: ModelIdentity, engine: EngineIdentity, figures: EngineFigures, extra: Mapping[str, Any]
-) -> str:
-    """One hash over the identity of everything: two runs with the same hash measured the same thing.
-
-    Formula:  SHA-256 of canonical JSON (sorted keys, no spaces)
-    """
-    manifest = {
-        "model": {"name": model.spec.name, "file": model.file_name, "bytes": model.file_bytes, "sha256": model.sha256},
-        "engine": {
-            "name": engine.name,
-            "version": engine.version,
-            "build": engine.build,
-            "flags": dict(engine.flags),
-            "context_tokens_total": figures.context_tokens_total,
-            "num_slots": figures.num_slots,
-            "cache_types": [figures.cache_type_k, figures.cache_type_v],
-        },
-        **extra,
-    }
-    canonical = json.dumps(manifest, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(canonical.encode()).hexdigest()
