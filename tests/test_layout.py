@@ -74,6 +74,14 @@ PURE = [
     "report", "report.explain_report", "report.fit_json", "report.fit_report", "report.roofline_report", "report.tables_report",
     "report.html_pieces", "report.key_figure", "report.table", "report.verify_html", "report.wording",
     "report.picture", "report.plan_cost_report", "report.plan_interval_report", "report.plan_json", "report.plan_report",
+    "operate", "operate.answers", "operate.client", "operate.client.attempts", "operate.client.backoff", "operate.client.breaker",
+    "operate.client.budget", "operate.client.client", "operate.client.course", "operate.client.failures", "operate.client.hedge",
+    "operate.client.opening", "operate.client.policy", "operate.client.reading", "operate.client.request", "operate.contract.catalog",
+    "operate.ledger.busy", "operate.ledger.entry", "operate.ledger.names", "operate.ledger.repeats", "operate.ledger.totals",
+    "operate.ledger.money", "charts.ledger", "report.ledger_json", "report.ledger_report", "report.ledger_tables",
+    "charts.canary", "report.decision_report", "report.shadow_report",
+    "manifest", "manifest.canonical", "manifest.components", "manifest.hashing", "manifest.folder", "manifest.from_gguf",
+    "manifest.adapters", "manifest.lineage", "manifest.compare", "manifest.store", "manifest.export", "report.manifest_report",
 ]  # fmt: skip
 PURE += ["labs.settings", "labs.checks", "labs.head"]
 PURE += [

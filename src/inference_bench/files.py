@@ -133,7 +133,7 @@ def _replace(path: Path, content: bytes, mode: int | None) -> None:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
+    except BaseException:  # Ctrl-C too leaves nothing half written
         with suppress(OSError):
             temporary.unlink()
         raise

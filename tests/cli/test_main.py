@@ -240,8 +240,13 @@ def test_a_dead_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]
 def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     choices = next(action.choices for action in build_parser()._actions if action.dest == "command")
     assert choices is not None
-    commands = [[name] for name in choices if name not in ("page", "lab")]
-    inner = [["page", "build"], ["page", "serve"], *(["lab", lab] for lab in LABS)]
+    commands = [[name] for name in choices if name not in ("page", "lab", "manifest")]
+    inner = [
+        ["page", "build"],
+        ["page", "serve"],
+        *(["manifest", name] for name in ("create", "verify", "diff", "export")),
+        *(["lab", lab] for lab in LABS),
+    ]
     for words in commands + inner:
         with pytest.raises(SystemExit) as caught:
             main([*words, "--help"])

@@ -101,7 +101,9 @@ def _better(result: MachineResult) -> str:
     best, own = result.ceilings, result.torch_ceilings
     read = own.bandwidth_bytes_per_s / best.bandwidth_bytes_per_s
     peak = own.peak_flops_per_s / best.peak_flops_per_s
-    missing = "" if min(read, peak) >= _WHOLE else "; what is missing is the library's, or other work's, not the machine's"
+    missing = (
+        "" if min(read, peak) >= _WHOLE else "; what is missing is the library's, or other work's, not the machine's"
+    )
     return (
         f"The highest is the ceiling that other labs are held to, measured again in their own run: PyTorch, which they compute with, "
         f"reaches {format_fraction(read)} of this bandwidth and {format_fraction(peak)} of this peak{missing}"
