@@ -8,9 +8,10 @@ pytest.importorskip("torch")
 
 import torch
 
-from inference_bench.labs.batch.agreement import compare, first_divergence, top_two_gap
+from inference_bench.labs.batch.agreement import compare, first_divergence
 from inference_bench.labs.batch.flow import _check_difference, _check_divergences
 from inference_bench.labs.batch.result import BatchAgreement
+from inference_bench.labs.logits import top_two_gap
 
 ALLOWED = 2e-4
 ALONE = torch.tensor([[0.0, 1.0, 5.0], [4.0, 1.0, 0.0], [2.0, 2.0001, 0.0], [9.0, 0.0, 0.0]])

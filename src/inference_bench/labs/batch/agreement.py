@@ -19,6 +19,7 @@ from typing import Final
 import torch
 
 from inference_bench.labs.batch.result import Divergence, PromptAgreement
+from inference_bench.labs.logits import top_two_gap
 from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.stats import median
 
@@ -41,15 +42,6 @@ def first_divergence(
             off = float((alone[step] - in_batch[step]).abs().max())
             return Divergence(step, best, taken, gap, off, gap <= _TIES * allowed)
     return None
-
-
-def top_two_gap(logits: torch.Tensor) -> float:
-    """How far the best token is above the second.
-
-    Shape:  [V]
-    """
-    best, second = torch.topk(logits, 2).values.tolist()
-    return float(best - second)
 
 
 def compare(

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import Final
 
-import torch
-
 from inference_bench.labs.cache.faults import Fault
 from inference_bench.labs.cache.paths import Generation
 from inference_bench.labs.cache.result import PathComparison
+from inference_bench.labs.logits import top_two_gap
 
 LOGIT_TOLERANCE: Final = 2e-4
 
@@ -48,14 +47,8 @@ def compare(
         num_emitted=num_emitted,
         num_compared=compared,
         num_equal_tokens=equal,
-        top_two_gap=top_two_gap(full, equal) if equal < num_emitted else None,
+        top_two_gap=top_two_gap(full.logits[equal]) if equal < num_emitted else None,
         max_logit_error=max(errors),
         first_over_tolerance=next(over, None),
         logit_errors=tuple(errors),
     )
-
-
-def top_two_gap(generation: Generation, index: int) -> float:
-    """How far the chosen token's logit lies above the next best."""
-    best, second = torch.topk(generation.logits[index], 2).values.tolist()
-    return float(best - second)

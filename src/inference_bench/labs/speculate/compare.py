@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
+from inference_bench.labs.logits import top_two_gap
 from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.labs.speculate.greedy import Decoded
 from inference_bench.labs.speculate.result import Comparison, Divergence
@@ -53,7 +54,6 @@ def _diverged(position: int, plain: torch.Tensor, other: torch.Tensor, tolerance
     """Why the two part. One that only ends before the other has lost tokens: no rounding does that."""
     if position >= min(len(plain), len(other)):
         return Divergence(position, 0.0, 0.0, is_near_tie=False)
-    two = plain[position].topk(2).values
-    gap = float(two[0] - two[1])
+    gap = top_two_gap(plain[position])
     difference = float((plain[position] - other[position]).abs().max())
     return Divergence(position, gap, difference, is_near_tie=difference <= tolerance and gap <= 2 * difference)
