@@ -7,9 +7,9 @@ import pytest
 from inference_bench.labs.cache.faults import Fault
 from inference_bench.labs.cache.result import MODEL, TOY, CacheResult
 from inference_bench.labs.checks import missed
-from real.lab_pages import run_page
+from real.lab_pages import PAGE_TIMEOUT_S, run_page
 
-pytestmark = pytest.mark.labs
+pytestmark = [pytest.mark.labs, pytest.mark.timeout(PAGE_TIMEOUT_S)]
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from jsonschema import Draft202012Validator
 
 from inference_bench.labs.grammar.builtin import BUILT_IN
 from inference_bench.labs.grammar.result import GrammarResult, Outcome, Way
-from real.lab_pages import run_page
+from real.lab_pages import PAGE_TIMEOUT_S, run_page
 
-pytestmark = pytest.mark.labs
+pytestmark = [pytest.mark.labs, pytest.mark.timeout(PAGE_TIMEOUT_S)]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inference_bench.labs.machine.result import MachineResult, Orientation
-from real.lab_pages import run_page
+from real.lab_pages import PAGE_TIMEOUT_S, run_page
+
+pytestmark = [pytest.mark.labs, pytest.mark.timeout(PAGE_TIMEOUT_S)]
 
 
 @pytest.fixture(scope="module")

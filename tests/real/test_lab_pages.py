@@ -6,9 +6,9 @@ import pytest
 
 from inference_bench.labs.checks import missed
 from inference_bench.notebook import Shown
-from real.lab_pages import LABS, page_run
+from real.lab_pages import LABS, PAGE_TIMEOUT_S, page_run
 
-pytestmark = [pytest.mark.labs, pytest.mark.parametrize("lab", LABS)]
+pytestmark = [pytest.mark.labs, pytest.mark.timeout(PAGE_TIMEOUT_S), pytest.mark.parametrize("lab", LABS)]
 
 
 def test_the_page_runs_to_its_end_and_shows_the_result_it_defines(lab: str) -> None:

@@ -6,9 +6,9 @@ import pytest
 
 from inference_bench.labs.checks import missed
 from inference_bench.labs.quantise.result import MethodRow, QuantiseResult
-from real.lab_pages import run_page
+from real.lab_pages import PAGE_TIMEOUT_S, run_page
 
-pytestmark = pytest.mark.labs
+pytestmark = [pytest.mark.labs, pytest.mark.timeout(PAGE_TIMEOUT_S)]
 
 
 @pytest.fixture(scope="module")
