@@ -17,7 +17,9 @@ LABS = ("machine", "cache", "quantise", "speculate", "batch", "grammar")
 PAGES = Path(__file__).parents[2] / "docs" / "labs" / "notebooks"
 _NEEDED = ("torch", "transformers", "marimo")
 _KIBI = 1024
-PAGE_TIMEOUT_S = 900  # under a minute on quiet cores; threads that wait for one another on busy ones take ten times that
+PAGE_TIMEOUT_S = (
+    900  # under a minute on quiet cores; threads that wait for one another on busy ones take ten times that
+)
 
 
 @dataclass(frozen=True)
