@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from inference_bench.manifest.check import check_manifest
 
 from convert import tiny
 from engines.fake_server import FakeServer
 from inference_bench.errors import RequestError, ServerError
+from inference_bench.manifest.check import check_manifest
 from inference_bench.manifest.compare import ManifestComparison, Verdict
 from inference_bench.manifest.components import Component, Group, Manifest
 from inference_bench.manifest.create import Sources, create_manifest

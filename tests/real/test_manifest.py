@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from inference_bench.manifest.check import check_manifest
 
 from inference_bench.cli.main import main
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
 from inference_bench.engines.llama_cpp import HostConfig, LlamaCppServer
+from inference_bench.manifest.check import check_manifest
 from inference_bench.manifest.components import Group, Manifest
 from inference_bench.manifest.create import Sources, create_manifest
 from inference_bench.manifest.outputs import outputs_of
