@@ -6,7 +6,8 @@ import argparse
 import json
 import shutil
 import sys
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Final
@@ -23,11 +24,19 @@ from inference_bench.operate.watch.observer import WatchOptions
 from inference_bench.operate.watch.rule_files import write_rule_files
 from inference_bench.operate.watch.states import Round
 from inference_bench.operate.watch.targets import watched
-from inference_bench.report.watch_report import tally_json, watch_json, watch_lines, watch_summary, watch_text
+from inference_bench.report.text import display_columns
+from inference_bench.report.watch_report import (
+    event_lines,
+    tally_json,
+    watch_json,
+    watch_lines,
+    watch_summary,
+    watch_text,
+)
 from inference_bench.units import parse_seconds
 
-_LEAST_ROWS: Final = 4
-_AROUND: Final = 4  # lines of a terminal beside the rows: the headline, the head of the table, one for the cursor
+_LEAST_LINES: Final = 12
+_EVENTS_KEPT: Final = 4
 
 Show = Callable[[Round], None]
 
@@ -58,12 +67,20 @@ def _go_on(options: argparse.Namespace, watch: Watch, wish: WatchOptions, for_s:
                 exporter = stack.enter_context(Exporter(_port(options.export)))
                 print(f"inference-bench: metrics at {exporter.url}", file=sys.stderr, flush=True)
                 shows.insert(0, exporter.take)
-            last = watch.run(lambda found: [show(found) for show in shows] and None, for_s)
+            last = watch.run(_all(shows), for_s)
     except KeyboardInterrupt:
         _summarise(options, watch)
         return INTERRUPTED
     _summarise(options, watch)
     return 0 if last is None else _code(last, wish)
+
+
+def _all(shows: Sequence[Show]) -> Show:
+    def show_all(found: Round) -> None:
+        for show in shows:
+            show(found)
+
+    return show_all
 
 
 def _code(found: Round, wish: WatchOptions) -> int:
@@ -120,14 +137,16 @@ class _Screen:
 
     def __init__(self) -> None:
         self._num_lines = 0
+        self._events: deque[str] = deque(maxlen=_EVENTS_KEPT)
 
     def __call__(self, found: Round) -> None:
         """Write the round over the one before."""
-        rows = max(_LEAST_ROWS, shutil.get_terminal_size().lines - _AROUND)
-        text = watch_text(found, rows)
+        columns, lines = shutil.get_terminal_size()
+        self._events.extend(event_lines(found))
+        text = watch_text(found, max(_LEAST_LINES, lines - 1), self._events)  # one line is for the cursor
         up = f"\x1b[{self._num_lines}A\r\x1b[J" if self._num_lines else ""
         print(f"{up}{text}", flush=True)
-        self._num_lines = text.count("\n") + 1
+        self._num_lines = sum(max(1, -(-display_columns(line) // columns)) for line in text.split("\n"))
 
 
 def _summarise(options: argparse.Namespace, watch: Watch) -> None:

@@ -19,7 +19,7 @@ def add_watch_options(parser: argparse.ArgumentParser) -> None:
         help="addresses such as http://127.0.0.1:8080, or NAME=URL to call one by a name",
     )
     parser.add_argument(
-        "--once", action="store_true", help="one round: exit 0 all ready, 1 some not ready, 3 some not alive"
+        "--once", action="store_true", help="one round: exit 0 all ready, 1 some not ready, 3 some down"
     )
     parser.add_argument("--for", dest="for_time", metavar="TIME", help="stop after this time, with the same exit codes")
     parser.add_argument("--interval", metavar="TIME", default="2s", help="between looks at the metrics; default 2s")

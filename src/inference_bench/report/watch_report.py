@@ -16,13 +16,14 @@ from typing import Any, Final
 
 from inference_bench.operate.watch.states import Alive, Ready, Room, Round, Tally, View
 from inference_bench.report.table import Cells, Column, Table
-from inference_bench.report.text import clean, shorten, table_text, wrap
+from inference_bench.report.text import MAX_COLUMNS, clean, shorten, table_text, wrap
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
 
 SCHEMA: Final = "inference-bench/watch/1"
 _BARS: Final = "▁▂▃▄▅▆▇█"
-_BAR_COLUMNS: Final = 10
+_BAR_COLUMNS: Final = 8
 _NAME_COLUMNS: Final = 22
+_HEAD_LINES: Final = 4  # the headline, the head of the table, and one that counts what was left out
 _COLUMNS: Final = (
     Column("server", "l"),
     Column("alive", "l"),
@@ -30,6 +31,7 @@ _COLUMNS: Final = (
     Column("capacity", "l"),
     Column("run"),
     Column("wait"),
+    Column("free"),
     Column("cache"),
     Column("tokens/s"),
     Column("TTFT"),
@@ -51,32 +53,58 @@ def sparkline(values: Sequence[float], columns: int = _BAR_COLUMNS) -> str:
     return "".join(_BARS[max(0, min(top, round(value / most * top)))] for value in shown)
 
 
-def is_well(view: View) -> bool:
-    """Whether nothing has to be said of it."""
-    return view.alive is Alive.YES and view.ready is Ready.YES and view.room in (Room.ROOM, Room.UNKNOWN)
+def _concern(view: View) -> int:
+    """How much somebody should look at it: what does not answer first, what is well last."""
+    if view.alive is not Alive.YES:
+        return 0
+    if view.ready in (Ready.NO, Ready.LOADING):
+        return 1
+    if view.ready is not Ready.YES:
+        return 2
+    return {Room.SATURATED: 3, Room.FILLING: 4}.get(view.room, 5)
 
 
-def watch_text(found: Round, most_rows: int | None = None) -> str:
+def watch_text(found: Round, most_lines: int | None = None, earlier: Sequence[str] | None = None) -> str:
     """The round: how many are what, the table, and why.
 
-    Where:    of more servers than `most_rows` those that are well are left out first, and counted
+    Where:    of more servers than `most_lines` have room for, those that are well are left out first, and counted; `earlier` are
+              lines of what happened of late, which stand below instead of this round's events
     """
-    shown = _shown(found.views, most_rows)
-    left_out = len(found.views) - len(shown)
-    blocks = [_headline(found), table_text(_table(shown))]
-    if left_out:
-        blocks.append(f"and {format_count(left_out)} more that fit no row here; all of them are in the JSON")
-    notes = [wrap(f"{clean(view.name)}: {'; '.join(map(clean, said))}", "- ") for view, said in _said(shown)]
-    if most_rows is not None:
-        notes = notes[: max(1, most_rows - len(shown))]
-    return "\n".join([*blocks, *notes])
+    shown = (
+        found.views if most_lines is None else _most_telling(found.views, max(2, 2 * (most_lines - _HEAD_LINES) // 3))
+    )
+    lines = [_headline(found), *table_text(_table(shown)).split("\n")]
+    if left_out := len(found.views) - len(shown):
+        lines.append(f"and {format_count(left_out)} more that fit no row here; all of them are in the JSON")
+    notes = [line for view, said in _said(sorted(shown, key=_concern), earlier is None) for line in _note(view, said)]
+    most_notes = len(notes) if most_lines is None else max(1, most_lines - len(lines) - len(earlier or ()))
+    if len(notes) > most_notes:
+        notes = [
+            *notes[: most_notes - 1],
+            f"and {format_count(len(notes) - most_notes + 1)} more lines; all of it is in the JSON",
+        ]
+    return "\n".join([*lines, *notes, *(earlier or ())])
 
 
-def _shown(views: Sequence[View], most_rows: int | None) -> Sequence[View]:
-    if most_rows is None or len(views) <= most_rows:
+def event_lines(found: Round) -> list[str]:
+    """What happened since the round before, a line each, with the time of day."""
+    at = found.at.partition("T")[2][:8]
+    return [
+        shorten(f"{at} {clean(view.name)}: {clean(event)}", MAX_COLUMNS)
+        for view in found.views
+        for event in view.events
+    ]
+
+
+def _most_telling(views: Sequence[View], most: int) -> Sequence[View]:
+    if len(views) <= most:
         return views
-    chosen = {id(view) for view in sorted(views, key=is_well)[:most_rows]}
+    chosen = {id(view) for view in sorted(views, key=_concern)[:most]}
     return [view for view in views if id(view) in chosen]
+
+
+def _note(view: View, said: tuple[str, ...]) -> list[str]:
+    return wrap(f"{clean(view.name)}: {'; '.join(map(clean, said))}", "- ").split("\n")
 
 
 def _headline(found: Round) -> str:
@@ -91,9 +119,9 @@ def _headline(found: Round) -> str:
     return f"{found.at}  round {format_count(found.number)}  {format_count(len(views))} {noun}: {words}"
 
 
-def _said(views: Sequence[View]) -> Iterator[tuple[View, tuple[str, ...]]]:
+def _said(views: Sequence[View], has_events: bool) -> Iterator[tuple[View, tuple[str, ...]]]:
     for view in views:
-        if said := (*view.events, *view.reasons):
+        if said := (*(view.events if has_events else ()), *view.reasons):
             yield view, said
 
 
@@ -103,16 +131,17 @@ def _table(views: Sequence[View]) -> Table:
 
 def _row(view: View) -> Cells:
     figures = view.figures
-    number = (None,) * 5
+    number: tuple[float | None, ...] = (None,) * 6
     if figures is not None:
         number = (
             figures.running,
             figures.waiting,
+            figures.free_requests,
             figures.cache_used_fraction,
             figures.output_tokens_per_s,
             figures.ttft_mean_s,
         )
-    running, waiting, cache, tokens, ttft = number
+    running, waiting, free, cache, tokens, ttft = number
     return (
         shorten(clean(view.name), _NAME_COLUMNS),
         view.alive.value,
@@ -120,6 +149,7 @@ def _row(view: View) -> Cells:
         view.room.value,
         _whole(running),
         _whole(waiting),
+        _whole(free),
         format_fraction(cache, 2),
         format_number(tokens),
         format_seconds(ttft, 2),
@@ -138,9 +168,10 @@ def watch_lines(found: Round) -> str:
 
 def _line(at: str, view: View) -> str:
     """Time, name, the three answers, figures by name, and why."""
-    _, alive, ready, room, *numbers = _row(view)[:9]
+    _, alive, ready, room, *numbers = _row(view)[:10]
     figures = " ".join(
-        f"{name}={value}" for name, value in zip(("run", "wait", "cache", "tokens/s", "TTFT"), numbers, strict=True)
+        f"{name}={value.replace(' ', '')}"
+        for name, value in zip(("run", "wait", "free", "cache", "tokens/s", "TTFT"), numbers, strict=True)
     )
     said = "; ".join(map(clean, (*view.events, *view.reasons)))
     return f"{at} {clean(view.name)}: {alive}, {ready}, {room}; {figures}{f'; {said}' if said else ''}"
