@@ -82,6 +82,9 @@ PURE = [
     "charts.canary", "report.decision_report", "report.shadow_report",
     "manifest", "manifest.canonical", "manifest.components", "manifest.hashing", "manifest.folder", "manifest.from_gguf",
     "manifest.adapters", "manifest.lineage", "manifest.compare", "manifest.store", "manifest.export", "report.manifest_report",
+    "operate.watch", "operate.watch.states", "operate.watch.targets", "operate.watch.fetch", "operate.watch.page",
+    "operate.watch.history", "operate.watch.evidence", "operate.watch.judge", "operate.watch.observer", "operate.watch.flow",
+    "operate.watch.exporter", "operate.watch.rule_files", "report.watch_report",
 ]  # fmt: skip
 PURE += ["labs.settings", "labs.checks", "labs.head"]
 PURE += [

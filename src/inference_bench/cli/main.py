@@ -32,6 +32,7 @@ from inference_bench.cli.shadow_options import add_shadow_options, add_suite_opt
 from inference_bench.cli.show_options import add_show_options
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
 from inference_bench.cli.verify_options import add_verify_options
+from inference_bench.cli.watch_options import add_watch_options
 from inference_bench.errors import InferenceBenchError
 from inference_bench.files import shown_name
 
@@ -83,6 +84,7 @@ def build_parser() -> Parser:
         _add_ledger,
         _add_drill,
         _add_manifest,
+        _add_watch,
         _add_page,
     ):
         add(commands)
@@ -296,6 +298,11 @@ def _add_drill(commands: Commands[Parser]) -> None:
 def _add_ledger(commands: Commands[Parser]) -> None:
     summary = "what was paid for, computed, completed and of use, by application; failed attempts included"
     add_ledger_options(_command(commands, "ledger", summary, "ledger"))
+
+
+def _add_watch(commands: Commands[Parser]) -> None:
+    summary = "which servers are alive, which are ready, which have room: once, or again and again"
+    add_watch_options(_command(commands, "watch", summary, "watch"))
 
 
 def _add_page(commands: Commands[Parser]) -> None:
