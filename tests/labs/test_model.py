@@ -153,7 +153,7 @@ def test_a_tensor_of_another_shape_is_refused(folder: Path) -> None:
     tiny.write(folder, num_rows=48, num_ids=48)
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"vocab_size": 64}))
-    with pytest.raises(ModelFileError, match="cannot be loaded"):
+    with pytest.raises(ModelFileError, match=r"of another shape in the files are model\.embed_tokens"):
         load_model(subject)
 
 
@@ -185,3 +185,36 @@ def test_a_flow_of_ours_that_cannot_be_imported_is_not_blamed_on_a_package(monke
 def test_a_package_of_one_lab_alone_is_asked_for_too() -> None:
     with pytest.raises(MissingExtraError, match="no_such_package_at_all"):
         require_packages("no_such_package_at_all")
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "said"),
+    [
+        ("num_hidden_layers", 3, r"the files lack model\.layers\.2"),
+        ("num_hidden_layers", 1, r"the model has no place for model\.layers\.1"),
+        ("intermediate_size", 40, r"of another shape in the files are model\.layers\.0\.mlp"),
+    ],
+)
+def test_a_network_that_is_not_wholly_the_files_is_refused_by_the_weights_names(
+    folder: Path, field: str, value: int, said: str
+) -> None:
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, field: value}))
+    with pytest.raises(ModelFileError, match=said):
+        load(folder)
+
+
+@pytest.mark.parametrize("template", ["{% for %} {{ broken", "{{ raise_exception('no') }}", "{{ range(10000000000) }}"])
+def test_a_chat_template_that_fails_is_a_fault_of_the_model(folder: Path, template: str) -> None:
+    (folder / "chat_template.jinja").write_text(template)
+    with pytest.raises(ModelFileError, match=r"the chat template of little-llama fails on one question of a user"):
+        load(folder).chat_ids("the whale")
+
+
+def test_a_system_library_that_pytorch_lacks_is_a_missing_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(name: str) -> ModuleType:
+        raise OSError("libgomp.so.1: cannot open shared object file")
+
+    monkeypatch.setattr("inference_bench.labs.model.importlib.import_module", fail)
+    with pytest.raises(MissingExtraError, match=r"the labs need torch .*libgomp.*pip install"):
+        require_packages()

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -55,12 +55,20 @@ class LabModel:
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
     def chat_ids(self, question: str) -> list[int]:
-        """Token ids of one question to the model, up to where its answer begins; the bare text where it has no chat template."""
+        """Token ids of one question to the model, up to where its answer begins; the bare text where it has no chat template.
+
+        Raises:  ModelFileError for a template that is broken, or that refuses such a question
+        """
         if not getattr(self.tokenizer, "chat_template", None):
             return self.encode(question)
-        said = self.tokenizer.apply_chat_template(
-            [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
-        )
+        try:
+            said = self.tokenizer.apply_chat_template(
+                [{"role": "user", "content": question}], add_generation_prompt=True, tokenize=False
+            )
+        except Exception as error:  # whatever a template makes its sandbox raise
+            raise ModelFileError(
+                f"the chat template of {self.subject.identity.name} fails on one question of a user: {_reason(error)}"
+            ) from error
         return self.encode(str(said))
 
     def require_room(self, ids: Sequence[int], num_tokens: int) -> None:
@@ -86,7 +94,7 @@ def require_packages(*besides: str) -> None:
     for package in (*_PACKAGES, *besides):
         try:
             importlib.import_module(package)
-        except ImportError as error:
+        except (ImportError, OSError) as error:  # a library of the system that PyTorch lacks is an OSError
             raise MissingExtraError(f"the labs need {package} ({error}); install it with: {INSTALL}") from error
 
 
@@ -121,32 +129,71 @@ def load_model(subject: LabSubject, dtype: str = FLOAT32, *, say: Callable[[str]
         require_packages()
         with _quiet_transformers():
             _require_known_design(subject.folder)
-            try:
-                tokenizer, network = _read(subject.folder, dtype)
-            except Exception as error:  # whatever a broken folder makes them raise
-                reason = " ".join(str(error).split())[:200]
-                raise ModelFileError(
-                    f"{subject.folder.name} cannot be loaded ({type(error).__name__}): {reason}"
-                ) from error
+            tokenizer = _read_tokenizer(subject.folder)
+            network = _read_network(subject.folder, dtype)
     num_ids = max(tokenizer.get_vocab().values(), default=-1) + 1
     require_own_tokenizer(num_ids, int(network.get_input_embeddings().weight.shape[0]), subject.identity.name)
     return LabModel(network.eval(), tokenizer, subject.spec, subject, dtype)
 
 
-def _read(folder: Path, dtype: str) -> tuple[Any, Any]:
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+def _read_tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
-    network = AutoModelForCausalLM.from_pretrained(
-        folder,
-        dtype=getattr(torch, dtype),
-        attn_implementation="sdpa",
-        local_files_only=True,
-        trust_remote_code=False,
-        use_safetensors=True,
-    )
-    return tokenizer, network
+    try:
+        return AutoTokenizer.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except Exception as error:  # whatever broken files make it raise
+        raise ModelFileError(
+            f"the tokenizer of {folder.name} cannot be read from tokenizer.json and tokenizer_config.json, whose code is never run: "
+            f"{_reason(error)}"
+        ) from error
+
+
+def _read_network(folder: Path, dtype: str) -> Any:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    try:
+        network, found = AutoModelForCausalLM.from_pretrained(
+            folder,
+            dtype=getattr(torch, dtype),
+            attn_implementation="sdpa",
+            local_files_only=True,
+            trust_remote_code=False,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,  # so that they are named below
+            output_loading_info=True,
+        )
+    except Exception as error:  # whatever a broken folder makes it raise
+        raise ModelFileError(
+            f"{folder.name} cannot be loaded as its {CONFIG_NAME} describes it: {_reason(error)}"
+        ) from error
+    require_every_weight(found, folder.name)
+    return network
+
+
+def require_every_weight(found: Mapping[str, Any], name: str) -> None:
+    """Refuse a network of which a part was drawn at random, or weights of which a part was left out.
+
+    Where:   found is what Transformers says of a loading: names that the files lack, names that the model lacks, and other shapes
+    Raises:  ModelFileError with the first names
+    """
+    for key, said in (
+        ("missing_keys", "the files lack"),
+        ("mismatched_keys", "of another shape in the files are"),
+        ("unexpected_keys", "the model has no place for"),
+    ):
+        names = sorted(each if isinstance(each, str) else str(each[0]) for each in found.get(key) or ())
+        if names:
+            some = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+            raise ModelFileError(
+                f"the weights of {name} are not those that its {CONFIG_NAME} describes: {said} {shown_name(some)}; give the "
+                f"{CONFIG_NAME} that belongs to them"
+            )
+
+
+def _reason(error: Exception) -> str:
+    """What a library said, as one short line."""
+    return f"{type(error).__name__}, {' '.join(str(error).split())[:160]}"
 
 
 def _require_known_design(folder: Path) -> None:

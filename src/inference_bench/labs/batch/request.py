@@ -41,8 +41,8 @@ class BatchRequest:
             raise RequestError(
                 f"batches {said} cannot be measured: each is 1 to {len(PROMPTS)}, the prompts that this lab has"
             )
-        if len(set(self.batches)) != len(self.batches):
-            raise RequestError("a batch is named twice; name each once")
+        if list(self.batches) != sorted(set(self.batches)):
+            raise RequestError(f"batches {', '.join(map(str, self.batches))} must go up, each once; sort them")
         if self.num_tokens is not None and not 2 <= self.num_tokens <= _MOST_TOKENS:
             raise RequestError(
                 f"a run of {self.num_tokens} tokens shows nothing; give 2 to {_MOST_TOKENS}, usually {_TOKENS}"
