@@ -128,6 +128,9 @@ def test_samples_take_less_memory_and_wait_less_than_as_many_requests_of_the_sam
     assert check_run(shared).are_kept
 
 
+_BLOCKS_FOR_ALL = 5 * 12 * (3 + 17 + 9 + 2)  # five samples of twelve prompts, a block a position
+
+
 @settings(deadline=None, max_examples=200)
 @given(
     st.integers(0, 10**6), st.integers(1, 5), st.integers(2, 5), st.integers(0, 20), st.sampled_from([None, 3, 8]),
@@ -147,7 +150,10 @@ def test_every_sample_has_its_whole_answer_and_nothing_is_held_in_the_end(
         admission_share=1.0, token_budget=budget, preemption=preemption, admission_check=check, order=order,
         budget_rule=rule, speculation=speculation, prefix_cache=True,
     )  # fmt: skip
-    blocks = -(-(longest + 2) // block_size) + room
+    # whoever batches equally (llama.cpp) owns its cells and never gives way; in memory for one, with a budget for three, such requests
+    # would take turns for ever
+    spare = room if rule is not BudgetRule.EQUAL_BATCHES else room + _BLOCKS_FOR_ALL
+    blocks = -(-(longest + 2) // block_size) + spare
     server = serve(workload, setup_of(blocks, block_size, scheduler))
     assert [len(server.journeys[index].token_times_s) for index in range(12)] == list(asked.output_tokens)
     assert server.peak_bytes <= blocks * block_size
