@@ -22,7 +22,7 @@ test-labs: $(VENV)/.dev
 	$(BIN)/pytest tests/labs tests/cli/test_lab.py
 	$(BIN)/pytest -m labs tests/real
 
-# docs/labs/*.md and their charts, measured here and now; all six, or LABS='cache batch': about an hour on two quiet cores
+# docs/labs/*.md and their charts, measured here and now; all six, or LABS='cache batch': about 20 minutes on two quiet cores
 labs: $(VENV)/.dev
 	$(BIN)/python scripts/write_labs.py $(LABS)
 

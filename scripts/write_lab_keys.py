@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, Union, get_args, get_origin, get_type_hints
 
 from inference_bench.cli.lab_options import LABS
+from inference_bench.files import write_whole
 from inference_bench.labs.checks import Check
 from inference_bench.labs.head import LabHead
 
@@ -26,7 +27,7 @@ BEGIN: Final = "<!-- keys of the labs -->"
 END: Final = "<!-- end of the keys of the labs -->"
 _WHERE: Final = re.compile(r"\.?\s*Where:\s*")
 _NONE: Final = re.compile(r"\bNone\b")
-_OF_ALL: Final = ("head", "checks")
+_OF_ALL: Final = {"head": LabHead, "checks": tuple[Check, ...]}
 
 
 def result_type(lab: str) -> type[Any]:
@@ -38,14 +39,11 @@ def result_type(lab: str) -> type[Any]:
 def section() -> str:
     """The whole of what stands between the two lines."""
     lines = ["| result | key | holds |", "|---|---|---|"]
-    lines += [f"| all | {' | '.join(row)} |" for row in _rows_of({"head": LabHead, "checks": tuple[Check, ...]})]
+    lines += [f"| all | {' | '.join(row)} |" for row in _rows_of(_OF_ALL)]
     for lab in LABS:
-        hints = get_type_hints(result_type(lab))
-        lines += [f"| `{lab}` | {' | '.join(row)} |" for row in _rows_of(hints) if not row[0].startswith(_ALL_ROWS)]
+        own = {name: hint for name, hint in get_type_hints(result_type(lab)).items() if name not in _OF_ALL}
+        lines += [f"| `{lab}` | {' | '.join(row)} |" for row in _rows_of(own)]
     return "\n".join(lines)
-
-
-_ALL_ROWS: Final = tuple(f"`{name}" for name in _OF_ALL)
 
 
 def _rows_of(hints: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -110,7 +108,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = PAGE.read_text(encoding="utf-8")
     if options.check:
         return int(with_section(text) != text)
-    PAGE.write_text(with_section(text), encoding="utf-8")
+    write_whole(PAGE, with_section(text))
     return 0
 
 

@@ -21,13 +21,12 @@ from typing import Any, Final
 import inference_bench
 from inference_bench.charts import WIDE_PX
 from inference_bench.cli.lab_options import LABS
+from inference_bench.cli.picture import write_chart
 from inference_bench.files import write_whole
 from inference_bench.labs.checks import missed
 from inference_bench.labs.settings import LabSettings
-from inference_bench.render import svg
 from inference_bench.report.lab_json import lab_json
 from inference_bench.report.lab_page import LabPage, first_chart, lab_markdown
-from inference_bench.report.picture import picture_svg
 
 DOCS: Final = Path(__file__).parent.parent / "docs" / "labs"
 BEGIN: Final = "<!-- figures -->"
@@ -57,7 +56,7 @@ def write(lab: str, page: LabPage, docs: Path) -> None:
     path = docs / f"{lab}.md"
     write_whole(path, with_figures(path.read_text(encoding="utf-8"), lab_markdown(page)))
     if (spec := first_chart(page, WIDE_PX)) is not None:
-        write_whole(docs / f"{lab}.svg", picture_svg(spec, svg(spec)))
+        write_chart(spec, str(docs / f"{lab}.svg"))
 
 
 def write_lab(lab: str, options: argparse.Namespace) -> bool:

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
+from chart_checks import WIDTHS, check_colours, check_whole, check_words_apart, labels, rows
 from gap.sample import MAXIMUM_SHARES, decode_step, prompt_step, sample_calibration
 from inference_bench.calibrate.steps.forms import StepCalibration
-from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, Spec
-from inference_bench.charts.callouts import Box
-from inference_bench.charts.grammar import text_px
+from inference_bench.charts import PALETTE, WIDE_PX, Spec
 from inference_bench.charts.step_fit import step_fit_chart
 from inference_bench.charts.waterfall import waterfall_chart
 from inference_bench.gap.parts import Cause, GapPart, StepGap
 from inference_bench.gap.reading import read_gap
-from inference_bench.render import svg
 
-WIDTHS = (WIDE_PX, NARROW_PX)
 ERRORS = (-0.03, 0.02, 0.01, 0.04, -0.05)
 
 
@@ -41,14 +35,6 @@ def step_fit(width: int = WIDE_PX, calibration: StepCalibration | None = None) -
 CHARTS: tuple[Callable[[int], Spec], ...] = (waterfall, step_fit)
 
 
-def rows(spec: Spec, mark: str) -> list[dict[str, Any]]:
-    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
-
-
-def labels(spec: Spec) -> list[str]:
-    return [row["label"] for row in rows(spec, "text")]
-
-
 # ── both ───────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -57,44 +43,19 @@ def labels(spec: Spec) -> list[str]:
 def test_a_chart_is_whole_as_wide_as_asked_and_says_in_words_what_it_shows(
     make: Callable[[int], Spec], width: int
 ) -> None:
-    spec = make(width)
-    text = json.dumps(spec, allow_nan=False)
-    assert "http" not in text
-    assert "url" not in text
-    assert spec["width"] + spec["padding"]["left"] + spec["padding"]["right"] == width
-    assert all(layer["data"]["values"] for layer in spec["layer"])
-    assert len(spec["description"]) > 80
-    assert all(row["said"] for row in rows(spec, "rect") + rows(spec, "point"))
+    check_whole(make(width), width, ("rect", "point"))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("make", CHARTS)
 def test_a_chart_is_drawn_in_the_pages_own_colours(make: Callable[[int], Spec], width: int) -> None:
-    pytest.importorskip("vl_convert")
-    drawn = svg(make(width))
-    assert drawn.startswith("<svg")
-    assert all(light not in drawn.replace(f"var(--{role}, {light})", "") for role, (light, _) in PALETTE.items())
+    check_colours(make(width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("make", CHARTS)
 def test_no_text_lies_over_another_or_beyond_the_edge(make: Callable[[int], Spec], width: int) -> None:
-    spec = make(width)
-    left, right = spec["padding"]["left"], spec["padding"]["right"]
-    boxes = []
-    for layer in spec["layer"]:
-        mark = layer["mark"]
-        if mark["type"] != "text" or "stroke" in mark:
-            continue
-        for row in layer["data"]["values"]:
-            size = text_px(row["label"]) * 0.85
-            start = row["x"] - {"left": 0.0, "center": size / 2, "right": size}[mark.get("align", "center")]
-            top = row["y"] - {"bottom": 11.0, "middle": 5.5, "top": 0.0}[mark["baseline"]]
-            boxes.append((row["label"], Box(start + 2, top + 3, start + size - 2, top + 8)))
-    assert len(boxes) > 10
-    assert all(box.left >= -left and box.right <= spec["width"] + right for _, box in boxes)
-    over = [(one[0], other[0]) for one, other in itertools.combinations(boxes, 2) if one[1].meets(other[1])]
-    assert not over
+    check_words_apart(make(width), more_than=10)
 
 
 # ── waterfall ──────────────────────────────────────────────────────────────────────────────────────

@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
-from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, Spec
-from inference_bench.charts.callouts import Box
-from inference_bench.charts.grammar import text_px
+from chart_checks import WIDTHS, check_colours, check_whole, check_words_apart, rows
+from inference_bench.charts import WIDE_PX, Spec
 from inference_bench.charts.lab_grammar import allowed_chart, parts_chart
-from inference_bench.render import svg
 from labs.grammar.sample import ALLOWED, TOKENS, result
-
-WIDTHS = (WIDE_PX, NARROW_PX)
 
 
 def allowed(width: int = WIDE_PX) -> Spec:
@@ -35,22 +29,13 @@ def parts(width: int = WIDE_PX) -> Spec:
 CHARTS: tuple[Callable[[int], Spec], ...] = (allowed, parts)
 
 
-def rows(spec: Spec, mark: str) -> list[dict[str, Any]]:
-    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("make", CHARTS)
 def test_a_chart_is_whole_as_wide_as_asked_and_says_in_words_what_it_shows(
     make: Callable[[int], Spec], width: int
 ) -> None:
     spec = make(width)
-    text = json.dumps(spec, allow_nan=False)
-    assert "http" not in text
-    assert spec["width"] + spec["padding"]["left"] + spec["padding"]["right"] == width
-    assert all(layer["data"]["values"] for layer in spec["layer"])
-    assert len(spec["description"]) > 80
-    assert all(row["said"] for row in rows(spec, "point"))
+    check_whole(spec, width)
     for row in rows(spec, "point"):
         assert 0 <= row["x"] <= spec["width"]
         assert 0 <= row["y"] <= spec["height"]
@@ -59,30 +44,13 @@ def test_a_chart_is_whole_as_wide_as_asked_and_says_in_words_what_it_shows(
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("make", CHARTS)
 def test_a_chart_is_drawn_in_the_pages_own_colours(make: Callable[[int], Spec], width: int) -> None:
-    pytest.importorskip("vl_convert")
-    drawn = svg(make(width))
-    assert drawn.startswith("<svg")
-    assert all(light not in drawn.replace(f"var(--{role}, {light})", "") for role, (light, _) in PALETTE.items())
+    check_colours(make(width))
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 @pytest.mark.parametrize("make", CHARTS)
 def test_no_text_lies_over_another_or_beyond_the_edge(make: Callable[[int], Spec], width: int) -> None:
-    spec = make(width)
-    left, right = spec["padding"]["left"], spec["padding"]["right"]
-    boxes = []
-    for layer in spec["layer"]:
-        mark = layer["mark"]
-        if mark["type"] != "text" or "stroke" in mark:
-            continue
-        for row in layer["data"]["values"]:
-            size = text_px(row["label"]) * 0.85
-            start = row["x"] - {"left": 0.0, "center": size / 2, "right": size}[mark.get("align", "center")]
-            top = row["y"] - {"bottom": 11.0, "middle": 5.5, "top": 0.0}[mark["baseline"]]
-            boxes.append((row["label"], Box(start + 2, top + 3, start + size - 2, top + 8)))
-    assert len(boxes) > 10
-    assert all(box.left >= -left and box.right <= spec["width"] + right for _, box in boxes)
-    assert not [(a[0], b[0]) for a, b in itertools.combinations(boxes, 2) if a[1].meets(b[1])]
+    check_words_apart(make(width), more_than=10)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

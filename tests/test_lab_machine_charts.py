@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import pytest
 
-from inference_bench.charts import NARROW_PX, PALETTE, WIDE_PX, Spec
+from chart_checks import WIDTHS, check_colours, check_whole, rows
+from inference_bench.charts import WIDE_PX, Spec
 from inference_bench.charts.lab_machine import machine_chart
-from inference_bench.render import svg
 from labs.machine.sample import result_of
-
-WIDTHS = (WIDE_PX, NARROW_PX)
 
 
 def drawn(width: int = WIDE_PX) -> Spec:
@@ -21,26 +16,14 @@ def drawn(width: int = WIDE_PX) -> Spec:
     return spec
 
 
-def rows(spec: Spec, mark: str) -> list[dict[str, Any]]:
-    return [row for layer in spec["layer"] if layer["mark"]["type"] == mark for row in layer["data"]["values"]]
-
-
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_chart_is_whole_as_wide_as_asked_and_says_in_words_what_it_shows(width: int) -> None:
-    spec = drawn(width)
-    assert "http" not in json.dumps(spec, allow_nan=False)
-    assert spec["width"] + spec["padding"]["left"] + spec["padding"]["right"] == width
-    assert all(layer["data"]["values"] for layer in spec["layer"])
-    assert len(spec["description"]) > 80
-    assert all(row["said"] for row in rows(spec, "point"))
+    check_whole(drawn(width), width)
 
 
 @pytest.mark.parametrize("width", WIDTHS)
 def test_the_chart_is_drawn_in_the_pages_own_colours(width: int) -> None:
-    pytest.importorskip("vl_convert")
-    text = svg(drawn(width))
-    assert text.startswith("<svg")
-    assert all(light not in text.replace(f"var(--{role}, {light})", "") for role, (light, _) in PALETTE.items())
+    check_colours(drawn(width))
 
 
 def test_every_product_is_a_point_where_its_rate_and_intensity_are() -> None:

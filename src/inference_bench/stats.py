@@ -128,11 +128,16 @@ def proportion_interval(num_successes: int, num_trials: int) -> Interval | None:
         return None
     if not 0 <= num_successes <= num_trials:
         raise ValueError(f"{num_successes} successes of {num_trials} trials cannot be")
-    share, z_squared = num_successes / num_trials, _NORMAL_95**2
+    return wilson_interval(num_successes, num_trials, _NORMAL_95, 0.95)
+
+
+def wilson_interval(num_successes: float, num_trials: float, z: float, confidence: float) -> Interval:
+    """The same at any confidence, of counts that need not be whole; z is the normal's two-sided point of it."""
+    share, z_squared = num_successes / num_trials, z * z
     middle = share + z_squared / (2 * num_trials)
-    half = _NORMAL_95 * math.sqrt(share * (1 - share) / num_trials + z_squared / (4 * num_trials**2))
+    half = z * math.sqrt(share * (1 - share) / num_trials + z_squared / (4 * num_trials**2))
     scale = 1 + z_squared / num_trials
-    return Interval(max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale), 0.95)
+    return Interval(max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale), confidence)
 
 
 def median(values: Iterable[float]) -> float:

@@ -109,7 +109,7 @@ def test_text_fits_a_terminal_and_cannot_move_its_cursor() -> None:
         (["http://127.0.0.1:1", "--soak", "5s"], "random kills"),
         (["--requests", "1"], "too few"),
         (["--soak", "0s"], "above 0"),
-        (["--soak", "5s", "--cache-isolation"], "takes no soak"),
+        (["--soak", "5s", "--cache-isolation"], "soak cannot be given here: the probe"),
         (["--other-key-env", "X"], "second tenant"),
         (["--report", "page.txt"], "end it in .html"),
         (["--record", "/not/there/answers.jsonl"], "folder that is not there"),

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -26,20 +26,6 @@ from inference_bench.labs.subject import find_subject
 from labs import tiny
 
 pytest.importorskip("torch")
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("models") / "little-llama")
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    copy = tmp_path / "little-llama"
-    copy.mkdir()
-    for path in whole.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    return copy
 
 
 def load(folder: Path, dtype: str = "float32") -> LabModel:
@@ -218,3 +204,11 @@ def test_a_system_library_that_pytorch_lacks_is_a_missing_package(monkeypatch: p
     monkeypatch.setattr("inference_bench.labs.model.importlib.import_module", fail)
     with pytest.raises(MissingExtraError, match=r"the labs need torch .*libgomp.*pip install"):
         require_packages()
+
+
+@pytest.mark.parametrize(("named", "ends"), [(None, (2,)), (2, (2,)), (5, (2, 5)), ([5, 2, 7], (2, 5, 7))])
+def test_an_answer_ends_at_what_the_tokenizer_or_the_models_settings_name(
+    named: int | list[int] | None, ends: tuple[int, ...]
+) -> None:
+    network = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=named))
+    assert LabModel(network, SimpleNamespace(eos_token_id=2), None, None, "float32").end_ids == ends  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from inference_bench.labs.subject import LabSubject, find_subject, require_memor
 from inference_bench.measure.files import sha256_of_file
 from labs import tiny
 
+HASHED = ("config.json", "generation_config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json")
 # by hand: embedding 64·32, two layers of q 32·32, k and v 16·32, o 32·32, gate, up and down 48·32, two norms, and the last norm
 NUM_PARAMETERS = 64 * 32 + 2 * (2 * 32 * 32 + 2 * 16 * 32 + 3 * 48 * 32 + 2 * 32) + 32
 
@@ -24,21 +26,6 @@ def ask(model: str | Path | None, free_bytes: int | None = None, **settings: obj
     found = find_subject(session)
     assert session.subject == found.identity
     return found
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tiny.write(tmp_path_factory.mktemp("models") / "little-llama")
-
-
-@pytest.fixture
-def folder(whole: Path, tmp_path: Path) -> Path:
-    """A copy to break."""
-    copy = tmp_path / "little-llama"
-    copy.mkdir()
-    for path in whole.iterdir():
-        (copy / path.name).write_bytes(path.read_bytes())
-    return copy
 
 
 def test_a_folder_is_known_by_its_name_hash_and_exact_number_of_parameters(whole: Path) -> None:
@@ -56,14 +43,17 @@ def test_other_weights_have_another_hash(folder: Path) -> None:
     assert ask(folder).identity.sha256 != before
 
 
-def test_a_gguf_file_is_dequantised_and_keeps_its_own_hash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gguf_file_is_dequantised_into_a_folder_whose_files_are_hashed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("INFERENCE_BENCH_CACHE", str(tmp_path / "cache"))
     source = tiny_gguf.write(tmp_path / "little.gguf")
     found = ask(source)
     assert found.gguf == source
     assert "dequantised to float32" in found.identity.source
     assert (found.folder / "model.safetensors").is_file()
-    assert sha256_of_file(source) in found.identity.sha256 or len(found.identity.sha256) == 64
+    lines = "".join(f"{sha256_of_file(found.folder / name)}  {name}\n" for name in HASHED)
+    assert found.identity.sha256 == hashlib.sha256(lines.encode()).hexdigest()
 
 
 def test_a_model_that_does_not_fit_is_refused_with_both_figures(whole: Path) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,9 @@ from inference_bench.engines.attach import attach
 from inference_bench.manifest import run as runs
 from inference_bench.manifest.components import Component, Group, Manifest
 from inference_bench.manifest.create import Sources, create_manifest
-from inference_bench.manifest.outputs import output_lines, output_of_answer, outputs_of
+from inference_bench.manifest.folder import list_files
+from inference_bench.manifest.known_hashes import recall_hashes
+from inference_bench.manifest.outputs import output_of_answer, outputs_of
 from inference_bench.manifest.run import (
     CHANGED_KEY,
     keep_manifest,
@@ -71,6 +74,14 @@ def test_a_load_reads_no_large_file_that_was_not_hashed_before(
     assert manifest_of_load(Target(server.url)).of(Group.WEIGHTS) == (), "it was written since"
 
 
+def test_a_file_that_is_called_as_a_template_is_remembered_by_its_own_hash(folder: Path) -> None:
+    (folder / "default").write_text("a file")
+    create_manifest(Sources((str(folder),)))
+    known = recall_hashes(list_files(folder))
+    assert known["default"] == hashlib.sha256(b"a file").hexdigest()
+    assert len(known) == len(list(folder.iterdir()))
+
+
 def test_a_load_asks_a_server_of_no_known_engine_for_its_models_and_nothing_else(server: FakeServer) -> None:
     server.say("/v1/models", {"data": [{"id": "m", "owned_by": "somebody"}]})
     found = manifest_of_load(Target(server.url))
@@ -118,7 +129,7 @@ def test_each_output_of_a_run_names_what_it_came_from_and_how_it_went(tmp_path: 
         writer.append(record(RequestStatus.COMPLETED, (2.0, 3.0)))
         writer.append(record(RequestStatus.FAILED, ()))
     done, failed = outputs_of(folder.path)
-    assert json.loads(next(output_lines([done]))) == {
+    assert asdict(done) == {
         "request_id": "measure-1",
         "manifest_sha256": engine("1").sha256,
         "prompt_tokens": 7,

@@ -183,7 +183,9 @@ def test_a_server_that_answers_nonsense_still_gives_a_manifest_that_can_be_writt
         server, default_generation_settings={"params": params}, build_info="x" * 100_000, chat_template=["no"]
     )
     server.say("/v1/models", {"data": [{"id": "tiny", "owned_by": "llamacpp", "meta": huge}]})
-    server.say("/lora-adapters", [{"path": "/x/a.gguf", "scale": "big"}, {"path": "/y/a.gguf"}, 5, {}])
+    server.say(
+        "/lora-adapters", [{"path": "/x/a.gguf", "scale": "big"}, {"path": "/y/a.gguf", "scale": 10**400}, 5, {}]
+    )
     manifest = manifest_of(server)
     write_manifest(manifest, tmp_path / "m.json")
     assert read_manifest(tmp_path / "m.json") == manifest

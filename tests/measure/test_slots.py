@@ -82,7 +82,7 @@ def test_without_a_cool_down_what_is_in_flight_at_the_end_is_cancelled_and_the_s
     assert [record.status for record in result.records] == [RequestStatus.CANCELLED] * 3
     assert all(record.stage is Stage.MEASURE and record.chunk_times_s for record in result.records)
     assert result.measured_s is not None
-    assert all(0 <= record.end_s - result.measured_s[1] < 1.0 for record in result.records)
+    assert all(0 <= record.end_s - result.measured_s[1] < 0.25 for record in result.records)
 
     def sent() -> list[int]:
         return [request.num_content_sent for request in server.of("slow")[before:]]
@@ -91,7 +91,7 @@ def test_without_a_cool_down_what_is_in_flight_at_the_end_is_cancelled_and_the_s
     num_sent = sent()
     time.sleep(0.2)
     assert sent() == num_sent
-    assert max(num_sent) < 200  # of the tokens asked for
+    assert max(num_sent) < 100
 
 
 def test_with_a_cool_down_what_was_measured_ends_under_load_and_the_run_with_it(server: TruthServer) -> None:

@@ -1,11 +1,9 @@
-"""A lab's notebook page, run once a test session; what it found, how long it took, and the memory that was held by then."""
+"""A lab's notebook page, run once a test session; what it found, the processor time it took, and the memory that was held by then."""
 
 from __future__ import annotations
 
 import importlib.util
 import resource
-import sys
-import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -13,10 +11,10 @@ from typing import Any
 
 import pytest
 
-LABS = ("machine", "cache", "quantise", "speculate", "batch", "grammar")
+from inference_bench.labs.session import peak_memory_bytes
+
 PAGES = Path(__file__).parents[2] / "docs" / "labs" / "notebooks"
 _NEEDED = ("torch", "transformers", "marimo")
-_KIBI = 1024
 PAGE_TIMEOUT_S = (
     900  # under a minute on quiet cores; threads that wait for one another on busy ones take ten times that
 )
@@ -28,9 +26,8 @@ class PageRun:
 
     result: Any
     shown: tuple[Any, ...]
-    elapsed_s: float
     cpu_s: float
-    peak_memory_bytes: int
+    peak_memory_bytes: int | None
 
 
 def run_page(lab: str) -> Any:
@@ -48,15 +45,11 @@ def page_run(lab: str) -> PageRun:
     return found
 
 
-def page_file(lab: str) -> Path:
-    return PAGES / f"{lab}.py"
-
-
 @cache
 def _run_once(lab: str) -> PageRun | BaseException:
     """What came of the page, an error too: one that fails, or takes too long, is not run for every test again."""
     try:
-        return _run(page_file(lab))
+        return _run(PAGES / f"{lab}.py")
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as error:  # pytest's own failures, that of a test which takes too long among them
@@ -69,12 +62,9 @@ def _run(path: Path) -> PageRun:
     assert spec.loader is not None
     page = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(page)
-    start_s, start_cpu_s = time.perf_counter(), _cpu_s()
+    start_cpu_s = _cpu_s()
     outputs, defined = page.app.run()
-    elapsed_s, cpu_s = time.perf_counter() - start_s, _cpu_s() - start_cpu_s
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    peak_bytes = peak if sys.platform == "darwin" else peak * _KIBI
-    return PageRun(defined["result"], tuple(outputs), elapsed_s, cpu_s, peak_bytes)
+    return PageRun(defined["result"], tuple(outputs), _cpu_s() - start_cpu_s, peak_memory_bytes())
 
 
 def _cpu_s() -> float:

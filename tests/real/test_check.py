@@ -80,8 +80,7 @@ def test_a_warm_prefix_was_warm_and_no_condition_is_a_bug(found: Contract) -> No
 
 
 def test_keywords_of_schemas_are_enforced_or_silently_passed_over(url: str) -> None:
-    target = target_of(url, None, None)
-    server = Server(Wire(target, timeout_s=60, budget_s=120), target)
+    server = Server(Wire(target_of(url, None, None), timeout_s=60, budget_s=120))
     rows = islice(keyword_rows(server, lambda schema: schema_fields("json_schema", schema)), 5)
     outcomes = {row.id.partition(".")[2]: row.figures.get("outcome") for row in rows}
     assert outcomes == dict.fromkeys(("pattern", "minLength", "maxLength", "format"), "enforced") | {"not": "ignored"}

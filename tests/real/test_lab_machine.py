@@ -18,7 +18,7 @@ def result() -> MachineResult:
 
 
 def test_every_product_was_proved_and_counted(result: MachineResult) -> None:
-    assert [check.name for check in result.checks if not check.is_met] == []
+    assert [check.is_met for check in result.checks] == [True, True]
 
 
 def test_the_matrix_is_well_beyond_the_cache(result: MachineResult) -> None:

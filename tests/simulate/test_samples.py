@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference_bench.errors import RequestError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.run import Engine, simulate
 from inference_bench.simulate.server import simulate_steps
@@ -150,8 +151,7 @@ def test_every_sample_has_its_whole_answer_and_nothing_is_held_in_the_end(
         admission_share=1.0, token_budget=budget, preemption=preemption, admission_check=check, order=order,
         budget_rule=rule, speculation=speculation, prefix_cache=True,
     )  # fmt: skip
-    # whoever batches equally (llama.cpp) owns its cells and never gives way; in memory for one, with a budget for three, such requests
-    # would take turns for ever
+    # with equal batches each slot owns its cells, as in llama.cpp: there is memory for all, and nobody gives way
     spare = room if rule is not BudgetRule.EQUAL_BATCHES else room + _BLOCKS_FOR_ALL
     blocks = -(-(longest + 2) // block_size) + spare
     server = serve(workload, setup_of(blocks, block_size, scheduler))
@@ -160,3 +160,14 @@ def test_every_sample_has_its_whole_answer_and_nothing_is_held_in_the_end(
     pool = pool_of(server)
     assert pool.num_used == 0
     assert pool.num_idle + pool.num_free == pool.num_blocks
+
+
+def test_slots_that_own_their_cells_never_give_way_to_one_another_for_ever() -> None:
+    workload = generate_shared(
+        Poisson(5.0), UniformLengths(1, 17), UniformLengths(1, 9), 12, 1, samples=2, prefix=SharedPrefix(3, 2)
+    )
+    scheduler = SchedulerSettings(
+        admission_share=1.0, token_budget=3, budget_rule=BudgetRule.EQUAL_BATCHES, prefix_cache=True
+    )
+    with pytest.raises(RequestError, match="each slot owns its cells"):
+        serve(workload, setup_of(8, 4, scheduler))

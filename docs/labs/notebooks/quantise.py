@@ -1,4 +1,4 @@
-"""Lab quantise as a page: the quick run, what it found, and two things computed from it."""
+"""The quantise lab as a page: `marimo edit docs/labs/notebooks/quantise.py`, or run as a script."""
 
 import marimo
 
@@ -9,12 +9,10 @@ app = marimo.App(width="medium")
 def _():
     import marimo as mo
 
-    from inference_bench import notebook
-    from inference_bench.labs.quantise.flow import run_lab
-    from inference_bench.labs.quantise.request import QuantiseRequest
-    from inference_bench.labs.settings import LabSettings
+    from inference_bench import LabSettings, QuantiseRequest, lab_quantise
+    from inference_bench.notebook import show
 
-    return LabSettings, QuantiseRequest, mo, notebook, run_lab
+    return LabSettings, QuantiseRequest, lab_quantise, mo, show
 
 
 @app.cell
@@ -31,14 +29,14 @@ def _(mo):
 
 
 @app.cell
-def _(LabSettings, QuantiseRequest, run_lab):
-    result = run_lab(QuantiseRequest(LabSettings(is_quick=True)))
+def _(LabSettings, QuantiseRequest, lab_quantise):
+    result = lab_quantise(QuantiseRequest(LabSettings(is_quick=True)))
     return (result,)
 
 
 @app.cell
-def _(notebook, result):
-    notebook.show(result)
+def _(result, show):
+    show(result)
 
 
 @app.cell

@@ -1,3 +1,5 @@
+"""The speculate lab as a page: `marimo edit docs/labs/notebooks/speculate.py`, or run as a script."""
+
 import marimo
 
 app = marimo.App(width="medium", app_title="Speculative decoding")

@@ -33,7 +33,7 @@ from inference_bench.charts.grammar import (
 )
 from inference_bench.compare_runs.decide import Decision
 from inference_bench.compare_runs.evidence import Evidence, Outcome
-from inference_bench.compare_runs.rules import Unit
+from inference_bench.compare_runs.rules import Rule, Unit
 from inference_bench.units import NOT_AVAILABLE, format_fraction, format_number
 
 _ROW_PX: Final = 30
@@ -107,9 +107,8 @@ def _row(each: Evidence, place: float) -> Row:
     low, high = (each.interval.low, each.interval.high) if each.interval is not None else (math.nan, math.nan)
     limits = [value / each.rule.most_worse for value in (low, each.worse or 0.0, high)]
     inside = [min(max(value, _LOW), _HIGH) for value in limits]
-    change = f"{_percent(each.worse)} ({_percent(low)} to {_percent(high)})"
-    if each.rule.about.unit is Unit.POINTS:
-        change = change.replace(" %", " pt")
+    worse, lower, upper, most = (worsening(each.rule, value) for value in (each.worse, low, high, each.rule.most_worse))
+    change = f"{worse} ({lower} to {upper})"
     beyond = " It reaches beyond the drawing." if inside != limits else ""
     return {
         "name": rule_name(each.rule.figure),
@@ -119,7 +118,7 @@ def _row(each: Evidence, place: float) -> Row:
         "worse": inside[1],
         "high": inside[2],
         "change": change,
-        "said": f"{rule_name(each.rule.figure)}: worse by {change}, limit {_percent(each.rule.most_worse)}: {each.outcome}.{beyond}",
+        "said": f"{rule_name(each.rule.figure)}: worse by {change}, limit {most}: {each.outcome}.{beyond}",
     }
 
 
@@ -136,12 +135,21 @@ def rule_name(figure: str) -> str:
     return " ".join(filter(None, [head, rest.replace("_", " ")]))
 
 
-def _percent(value: float | None) -> str:
-    if value is None or math.isnan(value):
+def worsening(rule: Rule, change: float | None) -> str:
+    """How much worse, signed, in the rule's unit; what is better is below zero."""
+    if change is None or math.isnan(change):
         return NOT_AVAILABLE
-    if math.isinf(value):
-        return "beyond any" if value > 0 else "below any"
-    return f"{'+' if value > 0 else ''}{format_fraction(value)}"
+    if math.isinf(change):
+        return "beyond any" if change > 0 else "below any"
+    if rule.about.unit is Unit.ITEMS:
+        return f"{round(change)}"
+    return f"{'+' if change > 0 else ''}{in_unit(rule, change)}"
+
+
+def in_unit(rule: Rule, value: float) -> str:
+    """A share of the baseline in percent, a difference of shares of the requests in points."""
+    said = format_fraction(value)
+    return said.replace(" %", " pt") if rule.about.unit is Unit.POINTS else said
 
 
 def _tick(tick: float) -> str:

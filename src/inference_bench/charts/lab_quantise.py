@@ -23,6 +23,7 @@ from inference_bench.charts.grammar import (
     layer,
     nominal,
     place_legends,
+    series_shapes,
     spoken,
 )
 from inference_bench.charts.labels import Labels
@@ -36,14 +37,13 @@ from inference_bench.charts.panels import (
     number_tick,
     panels_chart,
 )
-from inference_bench.labs.quantise.result import OUTLIER_RATIO, MethodRow, OutlierRow, QuantiseResult
+from inference_bench.labs.quantise.result import ACTIVATIONS, OUTLIER_RATIO, MethodRow, OutlierRow, QuantiseResult
 from inference_bench.units import format_count, format_number
 
 MOST_BITS: Final = 10.0  # beyond which most of the weights were left as they are
 MOST_TIMES: Final = 10.0  # the perplexity of float32, beyond which a model says nothing any more
 _ROLES: Final = ("decode", "prefill", "c1", "c2", "c3", "c4")
-_SHAPES: Final = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-_TOGETHER: Final = dict.fromkeys(("8-bit activations", "SmoothQuant", "LLM.int8()"), "with 8-bit activations")
+_TOGETHER: Final = dict.fromkeys(ACTIVATIONS, "with 8-bit activations")
 _HEIGHT_PX: Final = 300
 _POINT: Final[Spec] = {"type": "point", "filled": True, "size": 64}
 _MARGIN: Final = 1.15
@@ -122,7 +122,7 @@ def _legend(names: Sequence[str], width_px: int) -> tuple[Frame, Spec, Spec]:
     """The frame with its legend, and the colour and the shape of each name."""
     colours = [LIGHT[_ROLES[index % len(_ROLES)]] for index in range(len(names))]
     colour = nominal("series", names, colours)
-    shape = nominal("series", names, [_SHAPES[index % len(_SHAPES)] for index in range(len(names))])
+    shape = nominal("series", names, series_shapes(names))
     frame, (colour,) = place_legends(empty_frame(width_px), colour)
     return frame, colour, {**shape, "legend": colour["legend"]}
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from inference_bench.cli.api_key import api_key
+from inference_bench.cli.given import refuse
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
@@ -67,9 +68,7 @@ def _run_drill(options: argparse.Namespace) -> int:
 
 
 def _run_isolation(options: argparse.Namespace) -> int:
-    for name in ("scenario", "fallback", "soak", "record"):
-        if getattr(options, name) is not None:
-            raise RequestError(f"the probe of the cache takes no {name}; ask for one of the two")
+    refuse(options, ("scenario", "fallback", "soak", "record"), "the probe of the cache takes no such option")
     rounds = parse_count(options.pairs, "number of pairs")
     usual = _EMBEDDED_WORDS if options.url is None else _WORDS
     words = usual if options.words is None else parse_count(options.words, "number of words")

@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 from inference_bench.errors import QuantityError, RequestError
 from inference_bench.facts.names import find_name
+from inference_bench.units import parse_seconds
 
 Choice = TypeVar("Choice", bound=StrEnum)
 # what an option's name does not say by itself
@@ -42,6 +43,16 @@ def number(text: str, what: str) -> float:
     if not math.isfinite(value):
         raise QuantityError(f"the {what} is {text[:40]!r}; give a finite number")
     return value
+
+
+def timeout_s(text: str) -> float:
+    """The longest that a request may take.
+
+    Raises:  RequestError, QuantityError
+    """
+    if not (seconds := parse_seconds(text, "timeout")):
+        raise RequestError("the timeout is 0 s; it must be longer than that")
+    return seconds
 
 
 def choice(kind: type[Choice], text: str, what: str) -> Choice:

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from inference_bench.errors import QuantityError
+from inference_bench.cli.given import number
 
 if TYPE_CHECKING:
     from inference_bench.labs.grammar.request import GrammarRequest
@@ -39,15 +39,8 @@ def request(options: argparse.Namespace, settings: LabSettings) -> GrammarReques
         schema_name="own schema" if schema is None else Path(options.schema).stem[:40],
         prompt=options.prompt,
         num_tokens=None if options.tokens is None else parse_count(options.tokens, "tokens"),
-        temperature=_number(options.temperature),
+        temperature=number(options.temperature, "temperature"),
         allows_unenforced=options.allow_unenforced,
         url=options.url,
         uses_server=not options.no_server,
     )
-
-
-def _number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise QuantityError(f"temperature {text[:40]!r} is not a number; write for example 0.7") from None

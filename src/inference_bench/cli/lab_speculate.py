@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING
 
-from inference_bench.errors import RequestError
+from inference_bench.cli.given import number
 from inference_bench.units import parse_count, parse_fraction
 
 if TYPE_CHECKING:
@@ -48,15 +48,8 @@ def request(options: argparse.Namespace, settings: LabSettings) -> SpeculateRequ
         draft=options.draft,
         gammas=tuple(parse_count(each, "γ") for each in options.gamma.split(",")) if options.gamma else (),
         exit_layer=None if options.exit_layer is None else parse_count(options.exit_layer, "exit layer"),
-        temperature=_number(options.temperature, "temperature"),
+        temperature=number(options.temperature, "temperature"),
         top_p=parse_fraction(options.top_p, "top-p"),
         num_tokens=None if options.tokens is None else parse_count(options.tokens, "tokens"),
         has_server=options.server,
     )
-
-
-def _number(text: str, what: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise RequestError(f"{what} {text[:40]!r} is not a number; write for example 0.8") from None

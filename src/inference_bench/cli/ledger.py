@@ -70,7 +70,7 @@ def _prices(options: argparse.Namespace) -> Prices:
     hosted = (options.hosted_input, options.hosted_output)
     if (hosted[0] is None) is not (hosted[1] is None) or (options.hosted_cached is not None and None in hosted):
         raise RequestError("a hosted price needs that of input and that of output; give both")
-    prices = Prices(
+    return Prices(
         usd_per_hour=_optional(options.usd_per_hour, "price an hour"),
         devices=parse_count(options.devices, "number of devices"),
         hours=_optional(options.hours, "number of hours"),
@@ -83,8 +83,6 @@ def _prices(options: argparse.Namespace) -> Prices:
             _optional(options.hosted_cached, "hosted price of cached input"),
         ),
     )
-    prices.check()
-    return prices
 
 
 def _optional(text: str | None, what: str) -> float | None:

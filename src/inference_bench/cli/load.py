@@ -58,7 +58,7 @@ def run(options: argparse.Namespace) -> int:
     if found.result.is_interrupted:
         return _interrupted()
     _require_all_levels(found.result)
-    _require_completed(_records_of(found.result))
+    require_completed(_records_of(found.result))
     return 0
 
 
@@ -86,7 +86,7 @@ def _require_all_levels(result: LoadRun | SweepRun) -> None:
         raise MeasurementError(f"{done} of {asked} levels were measured; {result.notes[-1]}")
 
 
-def _require_completed(records: Sequence[RequestRecord]) -> None:
+def require_completed(records: Sequence[RequestRecord]) -> None:
     """Something was delivered.
 
     Raises:  MeasurementError

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.cli.api_key import api_key
-from inference_bench.cli.given import number, refuse
+from inference_bench.cli.given import number, refuse, timeout_s
 from inference_bench.cli.objective_options import objective_from
 from inference_bench.cli.workload_options import LOAD_DEFAULTS, workload_from
 from inference_bench.errors import RequestError
@@ -101,7 +101,7 @@ def load_choice(options: argparse.Namespace) -> LoadChoice:
         api_key=api_key(options.api_key_env),
         runs=Path(options.runs),
         seed=options.seed,
-        timeout_s=_timeout_s(options.timeout),
+        timeout_s=timeout_s(options.timeout),
         workload=build.one() if plan is None and not options.find_capacity else None,
         repeats=options.requests is None,
         extra_body={} if options.extra_body is None else parse_extra_body(options.extra_body),
@@ -164,7 +164,7 @@ def _stages(options: argparse.Namespace) -> dict[str, Any]:
     if found.get("duration_s") == 0:
         raise RequestError("the duration is 0 s; it must be longer than that")
     if options.duration is not None and options.cooldown is None:
-        found["cooldown_s"] = _timeout_s(options.timeout)  # what was measured ends by then, so nothing is cancelled
+        found["cooldown_s"] = timeout_s(options.timeout)  # what was measured ends by then, so nothing is cancelled
     if options.warmup is not None:
         if options.warmup.strip().isdigit():
             found["warmup_requests"] = parse_count(options.warmup, "warm-up requests")
@@ -270,12 +270,6 @@ def _processes(options: argparse.Namespace) -> int:
             f"{count} processes are more than one machine runs at once; ask for at most {_MOST_PROCESSES}"
         )
     return count
-
-
-def _timeout_s(text: str) -> float:
-    if not (seconds := parse_seconds(text, "timeout")):
-        raise RequestError("the timeout is 0 s; it must be longer than that")
-    return seconds
 
 
 def _subject(options: argparse.Namespace) -> Subject | None:

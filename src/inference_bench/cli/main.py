@@ -94,8 +94,12 @@ def build_parser() -> Parser:
 Commands = argparse._SubParsersAction  # the type add_subparsers returns; argparse gives it no public name
 
 
+def _parser(commands: Commands[Parser], name: str, summary: str) -> Parser:
+    return commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+
+
 def _command(commands: Commands[Parser], name: str, summary: str, module: str) -> Parser:
-    parser = commands.add_parser(name, help=summary, description=f"{summary[0].upper()}{summary[1:]}.")
+    parser = _parser(commands, name, summary)
     parser.add_argument("--json", action="store_true", help="print one JSON object instead of text")
     parser.set_defaults(module=module)
     return parser
@@ -279,15 +283,12 @@ def _add_suite(commands: Commands[Parser]) -> None:
 
 def _add_lab(commands: Commands[Parser]) -> None:
     summary = "experiments on a real model, each with the check that would catch it being wrong"
-    add_lab_options(
-        commands.add_parser("lab", help=summary, description=f"{summary[0].upper()}{summary[1:]}."), _command
-    )
+    add_lab_options(_parser(commands, "lab", summary), _command)
 
 
 def _add_manifest(commands: Commands[Parser]) -> None:
     summary = "what exactly is served, by hash, and whether it still is"
-    described = f"{summary[0].upper()}{summary[1:]}."
-    add_manifest_options(commands.add_parser("manifest", help=summary, description=described), _command)
+    add_manifest_options(_parser(commands, "manifest", summary), _command)
 
 
 def _add_drill(commands: Commands[Parser]) -> None:

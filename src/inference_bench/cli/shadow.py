@@ -7,13 +7,13 @@ import sys
 from pathlib import Path
 
 from inference_bench.cli.api_key import api_key
-from inference_bench.cli.given import number, refuse
+from inference_bench.cli.given import number, refuse, timeout_s
+from inference_bench.cli.load import require_completed
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.objective_options import objective_from
 from inference_bench.cli.output import ProgressLine, print_json
-from inference_bench.cli.suite import is_all_right, suite_request
+from inference_bench.cli.suite import NOT_ALL_RIGHT, is_all_right, suite_request
 from inference_bench.compare_runs.shadow import compare_shadow
-from inference_bench.errors import MeasurementError, RequestError
 from inference_bench.loadtest.flow import LoadRequest
 from inference_bench.measure.text_checks import examine_with, read_schema, structured_check
 from inference_bench.operate.rollout.replay import Limits, Replay, replay_run, replay_trace
@@ -21,7 +21,6 @@ from inference_bench.operate.rollout.shadow import ShadowRun, measure_shadow
 from inference_bench.operate.rollout.suite import ask_suite
 from inference_bench.operate.rollout.suite_file import read_suite
 from inference_bench.operate.rollout.suite_outcome import SuiteOutcome, write_outcome
-from inference_bench.records import RequestStatus, Stage
 from inference_bench.report.load_report import load_json, load_text
 from inference_bench.report.shadow_report import shadow_json, shadow_text
 from inference_bench.units import parse_count, parse_seconds
@@ -49,8 +48,8 @@ def run(options: argparse.Namespace) -> int:
     if shadow.load.is_interrupted:
         print("inference-bench: interrupted; this is what was measured by then", file=sys.stderr)
         return INTERRUPTED
-    _require_completed(shadow)
-    return 0 if outcome is None or is_all_right(outcome) else 1
+    require_completed(shadow.load.records)
+    return 0 if outcome is None or is_all_right(outcome) else NOT_ALL_RIGHT
 
 
 def _say(options: argparse.Namespace, shadow: ShadowRun, outcome: SuiteOutcome | None) -> None:
@@ -59,13 +58,6 @@ def _say(options: argparse.Namespace, shadow: ShadowRun, outcome: SuiteOutcome |
         print_json(shadow_json(beside, outcome))
     else:
         print(shadow_text(beside, outcome))
-
-
-def _require_completed(shadow: ShadowRun) -> None:
-    measured = [record for record in shadow.load.records if record.stage is Stage.MEASURE]
-    if not any(record.status is RequestStatus.COMPLETED for record in measured):
-        first = next((record.error for record in measured if record.error is not None), "no reason given")
-        raise MeasurementError(f"no request completed; the first: {first}")
 
 
 def _limits(options: argparse.Namespace) -> Limits:
@@ -87,9 +79,6 @@ def _replay(options: argparse.Namespace, limits: Limits) -> Replay:
 
 def _request(options: argparse.Namespace) -> LoadRequest:
     schema = None if options.json_schema is None else read_schema(Path(options.json_schema))
-    timeout_s = parse_seconds(options.timeout, "timeout")
-    if not timeout_s:
-        raise RequestError("the timeout is 0 s; it must be longer than that")
     return LoadRequest(
         url=options.url,
         endpoint=options.endpoint,
@@ -97,7 +86,7 @@ def _request(options: argparse.Namespace) -> LoadRequest:
         api_key=api_key(options.api_key_env),
         runs=Path(options.runs),
         seed=options.seed,
-        timeout_s=timeout_s,
+        timeout_s=timeout_s(options.timeout),
         document_schema=schema,
         examine=None if schema is None else examine_with([structured_check(schema)]),
         objective=objective_from(options),

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.cli.api_key import api_key
+from inference_bench.cli.given import timeout_s
 from inference_bench.cli.output import ProgressLine, print_json
-from inference_bench.errors import RequestError
 from inference_bench.measure.store import RunFolder
 from inference_bench.operate.rollout.suite import SuiteRequest, ask_suite
 from inference_bench.operate.rollout.suite_file import read_suite
 from inference_bench.operate.rollout.suite_outcome import SuiteOutcome, outcome_json, write_outcome
 from inference_bench.report.shadow_report import suite_text
-from inference_bench.units import parse_count, parse_seconds
+from inference_bench.units import parse_count
 
 NOT_ALL_RIGHT: Final = 1
 
@@ -47,9 +47,5 @@ def suite_request(options: argparse.Namespace, concurrency: int = 1) -> SuiteReq
 
     Raises:  RequestError, QuantityError
     """
-    timeout_s = parse_seconds(options.timeout, "timeout")
-    if not timeout_s:
-        raise RequestError("the timeout is 0 s; it must be longer than that")
-    return SuiteRequest(
-        options.url, options.endpoint, options.served_model, api_key(options.api_key_env), timeout_s, concurrency
-    )
+    key, longest_s = api_key(options.api_key_env), timeout_s(options.timeout)
+    return SuiteRequest(options.url, options.endpoint, options.served_model, key, longest_s, concurrency)

@@ -18,7 +18,7 @@ from inference_bench.compare_runs.evidence import Evidence, Outcome, gather, sho
 from inference_bench.compare_runs.flow import changed_facts
 from inference_bench.compare_runs.pooled import Pooled, pool
 from inference_bench.compare_runs.rules import RuleSet
-from inference_bench.compare_runs.same_work import why_not_the_same
+from inference_bench.compare_runs.same_work import require_same_work
 from inference_bench.compare_runs.side import Side, read_side
 from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.metrics import Objective
@@ -76,7 +76,7 @@ def decide(
     sides = [_read(path) for path in (*baselines, *canaries)]
     name = _part_of(sides, part)
     for other in sides[1:]:
-        _require_same_work(sides[0], other, name)
+        require_same_work(sides[0].only(name), other.only(name))
     first, second = tuple(sides[: len(baselines)]), tuple(sides[len(baselines) :])
     pooled = pool([side.parts[name] for side in first], [side.parts[name] for side in second])
     used, goal = rules or RuleSet(), objective or Objective()
@@ -126,16 +126,6 @@ def _part_of(sides: Sequence[Side], part: str | None) -> str:
     if len(shared) != 1 or any(side.is_verify for side in sides):
         raise RequestError(f"a verdict is about one load, and these runs share the parts {known}; say which")
     return shared[0]
-
-
-def _require_same_work(first: Side, other: Side, part: str) -> None:
-    mine, theirs = first.only(part), other.only(part)
-    reasons = why_not_the_same(mine, theirs)
-    if reasons:
-        raise RequestError(
-            f"{first.name} and {other.name} did not do the same work, so their times say nothing about each other: "
-            f"{'; '.join(reasons[:4])}{'; and more' if len(reasons) > 4 else ''}"
-        )
 
 
 def _suite_of(sides: Sequence[Side]) -> SuiteOutcome | None:

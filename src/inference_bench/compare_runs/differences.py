@@ -3,26 +3,26 @@
 In:   records of the same requests in two runs, or two measured points
 Out:  Difference: both values, the change, and an interval of the change
 Leaves out: why they differ
-Read next by: flow, report.
+Read next by: flow, shadow, evidence, report.
 """
 
 from __future__ import annotations
 
 import math
-import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from inference_bench.compare_runs.resampling import Values, interval_of, quantile_change, resample
 from inference_bench.compare_runs.side import SidePoint
 from inference_bench.metrics import chunk_gaps_s, e2e_s, output_tokens_per_s, tpot_s, ttft_s
 from inference_bench.records import RequestRecord, RequestStatus
-from inference_bench.stats import Interval, sorted_quantile
+from inference_bench.stats import Interval
 
 CONFIDENCE: Final = 0.95
 LEAST_SAMPLES: Final = 8  # of either side, below which no interval is given
-_RESAMPLES: Final = 400
+NUM_PAIRS: Final = 400  # of resampled runs
 _MOST_GAPS: Final = 40  # of a request: its pauses are much alike
 
 
@@ -69,28 +69,35 @@ class Difference:
         return (self.change < 0) is (self.better is Better.LOWER)
 
 
-Values = Callable[[RequestRecord], Sequence[float]]
+_TIMES: Final[Mapping[str, Callable[[RequestRecord], float | None]]] = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
+_SHOWN: Final[Mapping[str, tuple[float, ...]]] = {
+    "ttft": (0.5, 0.9, 0.99),
+    "tpot": (0.5,),
+    "itl": (0.5, 0.99),
+    "e2e": (0.5, 0.99),
+}
 
 
-def _one(value: Callable[[RequestRecord], float | None]) -> Values:
-    def values(record: RequestRecord) -> Sequence[float]:
-        found = value(record)
-        return () if found is None else (found,)
-
-    return values
+def values_of(records: Sequence[RequestRecord], time: str) -> Values:
+    """What requests bring to a time, such as ttft."""
+    return Values.of([_times_of(record, time) for record in records])
 
 
-def _gaps(record: RequestRecord) -> Sequence[float]:
-    gaps = chunk_gaps_s(record)
-    return gaps[:: max(1, len(gaps) // _MOST_GAPS)] if len(gaps) > _MOST_GAPS else gaps
+def _times_of(record: RequestRecord, time: str) -> Sequence[float]:
+    """What one brings: one that failed is longer than any, and has no pauses; a cancelled one says nothing."""
+    if record.status is RequestStatus.CANCELLED:
+        return ()
+    is_done = record.status is RequestStatus.COMPLETED
+    if time == "itl":
+        gaps = chunk_gaps_s(record) if is_done else ()
+        return gaps[:: max(1, len(gaps) // _MOST_GAPS)]
+    value = _TIMES[time](record) if is_done else math.inf
+    return () if value is None else (value,)
 
 
-_FIGURES: Final[tuple[tuple[str, Values, float], ...]] = (
-    *((f"ttft_p{round(100 * q)}_s", _one(ttft_s), q) for q in (0.5, 0.9, 0.99)),
-    ("tpot_p50_s", _one(tpot_s), 0.5),
-    *((f"itl_p{round(100 * q)}_s", _gaps, q) for q in (0.5, 0.99)),
-    *((f"e2e_p{round(100 * q)}_s", _one(e2e_s), q) for q in (0.5, 0.99)),
-)
+def finite(value: float | None) -> float | None:
+    """None of what is longer than any time."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 def differences(
@@ -108,7 +115,7 @@ def differences(
     rates = tuple(output_tokens_per_s(side) for side in (mine, theirs))
     counts = (len(mine), len(theirs))
     return (
-        *(_of_figure(name, values, q, mine, theirs, seed) for name, values, q in _FIGURES),
+        *_of_times(mine, theirs, seed),
         Difference("output_tokens_per_s", rates[0], rates[1], None, counts, Better.HIGHER),
         Difference("completed_fraction", done[0], done[1], None, counts, Better.HIGHER),
     )
@@ -119,59 +126,24 @@ def _share_completed(records: Sequence[RequestRecord]) -> float | None:
     return done / len(records) if records else None
 
 
-def _of_figure(
-    name: str,
-    values: Values,
-    q: float,
-    mine: Sequence[RequestRecord],
-    theirs: Sequence[RequestRecord],
-    seed: int,
-) -> Difference:
-    is_a_request = values is not _gaps
-    sides = [[_values_of(record, values, is_a_request) for record in side] for side in (mine, theirs)]
-    pooled = [[value for each in side for value in each] for side in sides]
-    first, second = (_quantile(side, q) for side in pooled)
-    counts = (len(pooled[0]), len(pooled[1]))
-    interval = None if min(counts) < LEAST_SAMPLES else _interval(sides[0], sides[1], q, seed)
-    return Difference(name, first, second, interval, counts)
-
-
-def _values_of(record: RequestRecord, values: Values, is_a_request: bool) -> Sequence[float]:
-    """What a request brings to a figure: its times, or of one that failed a time that is longer than any."""
-    if record.status is RequestStatus.COMPLETED:
-        return values(record)
-    return (math.inf,) if is_a_request and record.status is not RequestStatus.CANCELLED else ()
-
-
-def _quantile(values: Sequence[float], q: float) -> float | None:
-    """A quantile of what may hold requests at infinity; None where it touches one of them, or there is nothing."""
-    known = sorted(value for value in values if value < math.inf)
-    if math.ceil((len(values) - 1) * q) >= len(known):
-        return None
-    return sorted_quantile([*known, *known[-1:] * (len(values) - len(known))], q)
-
-
-def _interval(
-    mine: Sequence[Sequence[float]], theirs: Sequence[Sequence[float]], q: float, seed: int
-) -> Interval | None:
-    """Where the change lies in 95 % of resampled pairs of runs."""
-    draws = random.Random(seed)
+def _of_times(mine: Sequence[RequestRecord], theirs: Sequence[RequestRecord], seed: int) -> Iterator[Difference]:
+    """Each percentile of both; of sides that are not as long, the intervals are of as many requests as the shorter has."""
     count = min(len(mine), len(theirs))
-    length = max(1, round(math.sqrt(count)))
-    starts = range(0, max(1, count - length + 1))
-    changes: list[float] = []
-    for _ in range(_RESAMPLES):
-        blocks = [draws.choice(starts) for _ in range(-(-count // length))]
-        kept = [index for begin in blocks for index in range(begin, begin + length)]
-        before, after = (_quantile([value for index in kept for value in side[index]], q) for side in (mine, theirs))
-        if before is None and after is not None:
-            changes.append(-1.0)  # from longer than any time
-        elif before:
-            changes.append(math.inf if after is None else after / before - 1)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = (_quantile(changes, share) for share in (tail, 1 - tail))
-    is_told = low is not None and high is not None and 2 * len(changes) >= _RESAMPLES
-    return Interval(low, high, CONFIDENCE) if low is not None and high is not None and is_told else None
+    figures = [(time, q) for time, fractions in _SHOWN.items() for q in fractions]
+    whole = {time: (values_of(mine, time), values_of(theirs, time)) for time in _SHOWN}
+    alike = {time: (values_of(mine[:count], time), values_of(theirs[:count], time)) for time in _SHOWN}
+    drawn = resample([quantile_change(*alike[time], q) for time, q in figures], count, (1, 1), seed, NUM_PAIRS)
+    for (time, q), changes in zip(figures, drawn, strict=True):
+        first, second = whole[time]
+        counts = len(first.values), len(second.values)
+        interval = None if min(counts) < LEAST_SAMPLES else _bounded(interval_of(changes, CONFIDENCE, NUM_PAIRS))
+        name = f"{time}_p{round(100 * q)}_s"
+        yield Difference(name, finite(first.quantile(q)), finite(second.quantile(q)), interval, counts)
+
+
+def _bounded(interval: Interval | None) -> Interval | None:
+    """None where an end is longer than any time."""
+    return None if interval is None or math.isinf(interval.low) or math.isinf(interval.high) else interval
 
 
 def point_difference(first: SidePoint, second: SidePoint) -> Difference:

@@ -19,14 +19,13 @@ from enum import StrEnum
 from statistics import NormalDist
 from typing import Final
 
-from inference_bench.compare_runs.differences import LEAST_SAMPLES
+from inference_bench.compare_runs.differences import LEAST_SAMPLES, finite, values_of
 from inference_bench.compare_runs.pooled import Pooled
 from inference_bench.compare_runs.proportions import difference_interval
 from inference_bench.compare_runs.resampling import (
     RESAMPLES,
     Estimate,
     Share,
-    Values,
     interval_of,
     quantile_change,
     relative_change,
@@ -34,13 +33,12 @@ from inference_bench.compare_runs.resampling import (
     share_change,
 )
 from inference_bench.compare_runs.rules import Rule, RuleSet, Unit
-from inference_bench.metrics import Objective, chunk_gaps_s, e2e_s, tpot_s, ttft_s
+from inference_bench.metrics import Objective
 from inference_bench.operate.rollout.suite_outcome import SuiteEnd, SuiteOutcome
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.stats import Interval
 
-_MOST_GAPS: Final = 40  # of a request: its pauses are much alike
-_POWER: Final = 0.8
+POWER: Final = 0.8  # chance with which the requests that are said to be needed do tell
 _MOST_TIMES: Final = 1 << 20  # as many requests: beyond, nobody waits for it
 _BISECTIONS: Final = 30
 _LENGTH: Final = "length"  # the finish reason of an answer that was cut at its limit
@@ -139,33 +137,15 @@ def _measure(rule: Rule, pooled: Pooled, objective: Objective) -> _Measured:
 
 
 def _measure_time(time: str, q: float, pooled: Pooled) -> _Measured:
-    sides = [Values.of([_times(record, time) for record in side.records]) for side in (pooled.baseline, pooled.canary)]
-    first, second = sides
+    first, second = (values_of(side.records, time) for side in (pooled.baseline, pooled.canary))
     before, after = first.quantile(q), second.quantile(q)
     return _Measured(
-        _finite(before),
-        _finite(after),
+        finite(before),
+        finite(after),
         relative_change(before, after),
         (len(first.values), len(second.values)),
         quantile_change(first, second, q),
     )
-
-
-_TIMES: Final[dict[str, Callable[[RequestRecord], float | None]]] = {"ttft": ttft_s, "tpot": tpot_s, "e2e": e2e_s}
-
-
-def _times(record: RequestRecord, time: str) -> Sequence[float]:
-    """What a request brings to a time: one that failed is longer than any, and has no pauses."""
-    is_done = record.status is RequestStatus.COMPLETED
-    if time == "itl":
-        gaps = chunk_gaps_s(record) if is_done else ()
-        return gaps[:: max(1, len(gaps) // _MOST_GAPS)]
-    value = _TIMES[time](record) if is_done else math.inf
-    return () if value is None else (value,)
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or math.isinf(value) else value
 
 
 _SHARES: Final[dict[str, Callable[[RequestRecord], bool | None]]] = {
@@ -294,7 +274,7 @@ def needed_requests(rule: Rule, measured: _Measured, drawn: Interval | None, cou
     reach = _reach(rule, worse, drawn)
     if not distance or not math.isfinite(reach):
         return None
-    sure = 1 + NormalDist().inv_cdf(_POWER) / NormalDist().inv_cdf((1 + rules.each_confidence) / 2)
+    sure = 1 + NormalDist().inv_cdf(POWER) / NormalDist().inv_cdf((1 + rules.each_confidence) / 2)
     by_draws = math.ceil(count * (sure * reach / distance) ** 2)
     by_counts = _needed_counts(rule, measured, count, rules, distance / (sure if reach else 1.0))
     return max(least, by_draws, by_counts, count + 1)

@@ -17,9 +17,9 @@ from inference_bench.compare_runs.differences import Better, Difference, differe
 from inference_bench.compare_runs.same_work import (
     SharedParts,
     SharedSteps,
+    require_same_work,
     shared_parts,
     shared_steps,
-    why_not_the_same,
 )
 from inference_bench.compare_runs.side import Side, SidePoint, read_side
 from inference_bench.errors import RequestError
@@ -71,12 +71,7 @@ def compare_runs(first: Path, second: Path) -> RunComparison:
     sides = read_side(first), read_side(second)
     if first.resolve() == second.resolve():
         raise RequestError(f"both runs are {first}; give two different ones")
-    reasons = why_not_the_same(*sides)
-    if reasons:
-        raise RequestError(
-            f"{sides[0].name} and {sides[1].name} did not do the same work, so their times say nothing about each other: "
-            f"{'; '.join(reasons[:4])}{'; and more' if len(reasons) > 4 else ''}"
-        )
+    require_same_work(*sides)
     shared, steps = shared_parts(*sides), shared_steps(*sides)
     names = [name for name in shared.same if not steps.pairs or name in sides[0].asked]  # a step is not told twice
     parts = tuple(PartDifferences(name, differences(sides[0].parts[name], sides[1].parts[name])) for name in names)

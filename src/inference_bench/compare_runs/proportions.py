@@ -11,22 +11,15 @@ from __future__ import annotations
 import math
 from statistics import NormalDist
 
-from inference_bench.stats import Interval
+from inference_bench.stats import Interval, wilson_interval
 
 
 def share_interval(count: float, total: float, confidence: float) -> Interval:
-    """Where the true share lies; none of 300 is no proof of 0.
+    """Where the true share lies, by Wilson; none of 300 is no proof of 0.
 
-    Formula:  (p + z²/2n ± z·√(p(1 - p)/n + z²/4n²)) / (1 + z²/n)
     Ignores:  dependence between requests
-    Source:   Wilson 1927, Probable inference, the law of succession, and statistical inference
     """
-    z = NormalDist().inv_cdf((1 + confidence) / 2)
-    share = count / total
-    middle = share + z * z / (2 * total)
-    half = z * math.sqrt(share * (1 - share) / total + z * z / (4 * total * total))
-    scale = 1 + z * z / total
-    return Interval(max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale), confidence)
+    return wilson_interval(count, total, NormalDist().inv_cdf((1 + confidence) / 2), confidence)
 
 
 def difference_interval(first: tuple[float, float], second: tuple[float, float], confidence: float) -> Interval:

@@ -2,8 +2,8 @@
 
 In:   two Pools; what each request brings to a figure
 Out:  the worsening of every resampled pair of sides, and intervals of it
-Leaves out: which figures, and what they mean (evidence)
-Read next by: evidence.
+Leaves out: which figures, and what they mean (differences, evidence)
+Read next by: differences, evidence.
 
 Blocks of about √n neighbouring requests are drawn, because a slow spell hits neighbours alike; the same ones of every run, because
 all had the same load. Of a side with several runs the runs are drawn too: what differs from run to run of one server is then in

@@ -21,6 +21,7 @@ from inference_bench.errors import RequestError
 from inference_bench.files import shown_name
 from inference_bench.measure.prompt_sources import read_text
 from inference_bench.units import KIBI, parse_fraction
+from inference_bench.workload.checks import require_count
 
 _MOST_BYTES: Final = 64 * KIBI
 _MOST_LOOKS: Final = 1000
@@ -118,8 +119,8 @@ class RuleSet:
         for rule in self.rules:
             _require_within(rule.most_worse, f"limit of {rule.figure}", 0.0, _MOST_WORSE)
         _require_within(self.confidence, "confidence", 0.5, 0.999)
-        _require_whole(self.least_requests, "fewest requests", 1)
-        _require_whole(self.looks, "number of looks", 1, _MOST_LOOKS)
+        require_count(self.least_requests, "fewest requests")
+        require_count(self.looks, "number of looks", most=_MOST_LOOKS)
 
     @property
     def each_confidence(self) -> float:
@@ -194,10 +195,3 @@ def _require_within(value: object, what: str, least: float, most: float) -> None
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     if not is_number or not least <= value <= most:  # type: ignore[operator]  # it is a number, as was just asked
         raise RequestError(f"the {what} is {value!r}; it must be a number from {least:g} to {most:g}")
-
-
-def _require_whole(value: object, what: str, least: int, most: int | None = None) -> None:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or value < least or (most is not None and value > most):  # type: ignore[operator]  # it is whole
-        upto = "" if most is None else f" to {most}"
-        raise RequestError(f"the {what} is {value!r}; it must be a whole number from {least}{upto}")

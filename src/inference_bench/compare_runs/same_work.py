@@ -3,7 +3,7 @@
 In:   two Sides
 Out:  the steps and parts in which they did; the reasons why not, in words
 Leaves out: what may differ (engine, version, settings, machine, formats of weights and cache): that is what is compared
-Read next by: flow.
+Read next by: flow, decide.
 
 The same work of two loads is the same parts, each with the same schedule (to the last bit of every arrival time), the same
 requested lengths, and prompts of as many tokens, request by request, where both servers count with the same tokenizer.
@@ -20,6 +20,7 @@ from typing import Final, NamedTuple
 
 from inference_bench.compare import Phase
 from inference_bench.compare_runs.side import Side, SidePoint
+from inference_bench.errors import RequestError
 from inference_bench.loadtest.workload_memory import Asked
 from inference_bench.records import RequestRecord
 from inference_bench.workload import ClosedLoop, OpenLoop
@@ -27,6 +28,7 @@ from inference_bench.workload import ClosedLoop, OpenLoop
 _TOKENS_APART: Final = 0.02  # of all prompt tokens: more is another workload, less is a template's doing
 _FLOPS_APART: Final = 0.1  # of a step: more is another model, less is prompts that came out a little longer
 _MOST_NAMED: Final = 3
+_MOST_REASONS: Final = 4
 
 
 class SharedParts(NamedTuple):
@@ -46,6 +48,19 @@ class SharedSteps(NamedTuple):
     pairs: tuple[tuple[SidePoint, SidePoint], ...]
     num_apart: int
     num_alone: int
+
+
+def require_same_work(first: Side, second: Side) -> None:
+    """Refuse two runs whose times say nothing about each other.
+
+    Raises:  RequestError with the reasons
+    """
+    reasons = why_not_the_same(first, second)
+    if reasons:
+        raise RequestError(
+            f"{first.name} and {second.name} did not do the same work, so their times say nothing about each other: "
+            f"{'; '.join(reasons[:_MOST_REASONS])}{'; and more' if len(reasons) > _MOST_REASONS else ''}"
+        )
 
 
 def why_not_the_same(first: Side, second: Side) -> tuple[str, ...]:

@@ -22,7 +22,7 @@ from inference_bench.manifest.store import MANIFEST_FILE, read_manifest
 from inference_bench.measure.store import RunFolder, read_records
 from inference_bench.operate.rollout.replay import META_KEY
 from inference_bench.operate.rollout.suite_outcome import SuiteOutcome, read_outcome
-from inference_bench.records import RequestRecord, Stage
+from inference_bench.records import RequestRecord
 from inference_bench.roofline import Roof
 from inference_bench.stats import Interval
 from inference_bench.verify.saved import holds_result, read_result
@@ -97,11 +97,6 @@ def read_side(path: Path) -> Side:
     Raises:  RunFolderError for what is no run, or holds a file that is broken
     """
     meta = RunFolder.open(path).read_meta()
-    stored = read_records(path)
-    parts: dict[str, list[RequestRecord]] = {}
-    for record in stored.records:
-        if record.stage is Stage.MEASURE:
-            parts.setdefault(record.group, []).append(record)
     has_result = holds_result(path)
     result = read_result(path) if has_result else {}
     return Side(
@@ -111,7 +106,7 @@ def read_side(path: Path) -> Side:
         facts=_facts(meta, result),
         ceiling=_ceiling(_dict(result, "machine")),
         points=tuple(filter(None, map(_point, _list(result, "points")))),
-        parts={name: tuple(records) for name, records in parts.items()},
+        parts={name: tuple(records) for name, records in read_records(path).parts.items()},
         asked=asked_in(meta),
         is_shadow=isinstance(meta.get(META_KEY), dict),
         suite=read_outcome(path),

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -37,10 +37,8 @@ from inference_bench.units import format_bytes
 Say = Callable[[str], None]
 
 SMOLLM2_135M: Final = "HuggingFaceTB/SmolLM2-135M"
-# Source: the commit, and the SHA-256 of its model.safetensors (269,060,552 bytes), as several public projects that do not depend on
-# one another pin them; read 2026-11-30
+# Source: the commit, as several public projects that do not depend on one another pin it; read 2026-11-30
 SMOLLM2_135M_REVISION: Final = "93efa2f097d58c2a74874c7e644dbc9b0cee75a2"
-SMOLLM2_135M_SHA256: Final = "80521b40281d6ce74e35c9282c22539e75aa0ac8578892b2a59955ef78d55da1"
 
 TOKENIZER_NAME: Final = "tokenizer.json"
 _BESIDE_WEIGHTS: Final = (
@@ -154,12 +152,11 @@ def _list(wanted: HubId) -> _Listing:
     )
 
 
-def _require_needed(hub_id: HubId, names: Iterable[str]) -> None:
+def _require_needed(hub_id: HubId, names: Collection[str]) -> None:
     """Refuse what holds no weights, or no tokenizer, that a lab reads.
 
     Raises:  ModelFileError
     """
-    names = list(names)
     if TOKENIZER_NAME not in names:
         raise ModelFileError(f"{hub_id} holds no {TOKENIZER_NAME}; a lab needs the model's own tokenizer, in that form")
     if INDEX_NAME in names or SINGLE_NAME in names:
@@ -173,7 +170,7 @@ def _require_needed(hub_id: HubId, names: Iterable[str]) -> None:
 
 def _fetch(at: HubId, files: _Files, say: Say, cache: Path | None) -> HubFolder:
     names = [name for name in _BESIDE_WEIGHTS if name in files] + _weight_names(at, files, say, cache)
-    missing = [name for name in names if _kept_file(at, name, cache) is None]
+    missing = [name for name in names if kept_file(at, name, cache) is None]
     _require_disk(at, sum(files[name].num_bytes or 0 for name in missing), cache)
     for place, name in enumerate(missing, 1):
         size = files[name].num_bytes
@@ -274,16 +271,17 @@ class _Nowhere:
         return
 
 
-def _kept_file(at: HubId, name: str, cache: Path | None) -> Path | None:
+def kept_file(at: HubId, name: str, cache: Path | None, repo_type: str | None = None) -> Path | None:
+    """A file of a repository that is on this machine; None where it is not."""
     from huggingface_hub import try_to_load_from_cache
 
-    found = try_to_load_from_cache(at.repo, name, cache_dir=cache, revision=at.revision)
+    found = try_to_load_from_cache(at.repo, name, cache_dir=cache, revision=at.revision, repo_type=repo_type)
     return Path(found) if isinstance(found, str) else None
 
 
 def _kept(wanted: HubId, cache: Path | None) -> HubFolder | None:
     """The copy of an earlier day, where it has config, tokenizer and all its weights; None otherwise."""
-    config = _kept_file(wanted, CONFIG_NAME, cache)
+    config = kept_file(wanted, CONFIG_NAME, cache)
     if config is None or not _COMMIT.fullmatch(config.parent.name):
         return None
     folder = config.parent

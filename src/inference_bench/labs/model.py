@@ -54,6 +54,13 @@ class LabModel:
         """The text of token ids, with every special token shown."""
         return str(self.tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
+    @property
+    def end_ids(self) -> tuple[int, ...]:
+        """The ids that end an answer, each once: the tokenizer's own, then those that the model's settings for generating name."""
+        named = self.network.generation_config.eos_token_id
+        listed = named if isinstance(named, list | tuple) else [named]
+        return tuple(dict.fromkeys(int(each) for each in (self.tokenizer.eos_token_id, *listed) if each is not None))
+
     def chat_ids(self, question: str) -> list[int]:
         """Token ids of one question to the model, up to where its answer begins; the bare text where it has no chat template.
 

@@ -76,8 +76,7 @@ class LabSession:
             started_at=self.started_at,
             elapsed_s=time.perf_counter() - self.started_s,
             peak_memory_bytes=peak_memory_bytes(),
-            machine=f"{identity.cpu_model or identity.architecture}, {identity.num_usable_cores} core"
-            f"{'' if identity.num_usable_cores == 1 else 's'}",
+            machine=f"{identity.cpu_model or identity.architecture}, {counted(range(identity.num_usable_cores), 'core')}",
             num_threads=self.num_threads,
             load_average_1min=identity.load_average_1min,
             subject=self.subject,

@@ -11,11 +11,21 @@ from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.errors import RequestError
+from inference_bench.facts.formats import number_format
 
 FLOAT32: Final = "float32"
 BFLOAT16: Final = "bfloat16"
 DTYPES: Final = (FLOAT32, BFLOAT16)
 MOST_SEED: Final = 2**63 - 1  # what PyTorch takes
+
+
+def value_bytes(dtype: str) -> int:
+    """Bytes of one value in a number format that PyTorch names.
+
+    >>> value_bytes(FLOAT32), value_bytes(BFLOAT16)
+    (4, 2)
+    """
+    return number_format(dtype).count_bytes(1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,12 +27,9 @@ from inference_bench.hub import HubId, parse_hub_id
 from inference_bench.labs.head import SubjectIdentity
 from inference_bench.labs.hub_folder import TOKENIZER_NAME, fetch_hub_folder
 from inference_bench.labs.session import LabSession
-from inference_bench.labs.settings import BFLOAT16, LabSettings
+from inference_bench.labs.settings import LabSettings, value_bytes
 from inference_bench.measure.files import sha256_of_file
 from inference_bench.units import format_bytes
-
-_BYTES = {BFLOAT16: 2}
-_FLOAT32_BYTES = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +143,7 @@ def require_memory(subject: LabSubject, session: LabSession, num_copies: int = 1
 
 def _require_room(name: str, num_parameters: int, session: LabSession, num_copies: int = 1) -> None:
     dtype, free = session.settings.dtype, session.machine.available_memory_bytes
-    needed = num_parameters * _BYTES.get(dtype, _FLOAT32_BYTES) * num_copies
+    needed = num_parameters * value_bytes(dtype) * num_copies
     if free is not None and needed > free:
         copies = "" if num_copies == 1 else f", held {num_copies} times at once"
         raise RequestError(

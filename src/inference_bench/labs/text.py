@@ -16,13 +16,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from importlib.resources import files
+from io import BytesIO
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import DownloadError, MissingExtraError, RequestError
 from inference_bench.files import open_regular, require_file_name, shown_name
 from inference_bench.hub import HubId, hub_errors
-from inference_bench.labs.hub_folder import Say, endpoint, require_client
+from inference_bench.labs.hub_folder import Say, endpoint, kept_file, require_client
 from inference_bench.units import MEBI, format_bytes
 
 SHIPPED: Final = "moby_dick.txt"
@@ -36,6 +37,7 @@ WIKITEXT: Final = "Salesforce/wikitext"
 WIKITEXT_FILE: Final = "wikitext-2-raw-v1/test-00000-of-00001.parquet"
 # Source: the commit under which the loaders of several public projects that do not depend on one another pin it; read 2026-11-30
 WIKITEXT_REVISION: Final = "b08601e04326c79dfdd32d625aee71d232d685c3"
+_DATASET: Final = "dataset"
 _ANSWER_S: Final = 3.0
 _BATCH_ROWS: Final = 1024
 
@@ -83,7 +85,7 @@ def wikitext2_test(say: Say, cache: Path | None = None) -> LabText:
     """
     at = HubId(WIKITEXT, WIKITEXT_REVISION)
     require_client("WikiText-2")
-    path = _kept(cache)
+    path = kept_file(at, WIKITEXT_FILE, cache, _DATASET)
     if path is None:
         say("fetching WikiText-2")
         path = _fetch(at, cache)
@@ -113,11 +115,8 @@ def read_text_file(file: str | Path) -> LabText:
     content = _content(path)
     source = "a text file of the user's"
     if path.suffix == ".parquet":
-        rows = read_parquet_rows(path, path.name)
-        text, source = (
-            ROWS_APART.join(rows),
-            f"a Parquet file of the user's, {len(rows)} rows joined by an empty line",
-        )
+        rows = read_parquet_rows(BytesIO(content), path.name)
+        text, source = ROWS_APART.join(rows), f"a Parquet file of the user's, {len(rows)} rows joined by an empty line"
     else:
         text = _decoded(content, path.name)
     if not text.strip():
@@ -125,7 +124,7 @@ def read_text_file(file: str | Path) -> LabText:
     return LabText(path.name, source, "the user's own", hashlib.sha256(content).hexdigest(), text)
 
 
-def read_parquet_rows(path: Path, name: str) -> list[str]:
+def read_parquet_rows(source: Path | BytesIO, name: str) -> list[str]:
     """The texts of a Parquet file, in order.
 
     Raises:  MissingExtraError; RequestError for a file without a column of texts
@@ -136,7 +135,7 @@ def read_parquet_rows(path: Path, name: str) -> list[str]:
     except ImportError:
         raise MissingExtraError(f"reading {shown_name(name)} needs pyarrow: {INSTALL_PARQUET}") from None
     try:
-        with parquet.ParquetFile(path) as file:
+        with parquet.ParquetFile(source) as file:
             _require_texts(file.schema_arrow, name)
             return _texts(file, name)
     except (pyarrow.ArrowException, OSError) as error:
@@ -193,15 +192,6 @@ def _too_large(name: str, num_bytes: int) -> str:
     )
 
 
-def _kept(cache: Path | None) -> Path | None:
-    from huggingface_hub import try_to_load_from_cache
-
-    found = try_to_load_from_cache(
-        WIKITEXT, WIKITEXT_FILE, cache_dir=cache, revision=WIKITEXT_REVISION, repo_type="dataset"
-    )
-    return Path(found) if isinstance(found, str) else None
-
-
 def _fetch(at: HubId, cache: Path | None) -> Path:
     """The file from the hub; one question that is not repeated first, since the client tries for half a minute where nothing answers."""
     from huggingface_hub import HfApi, hf_hub_download
@@ -211,7 +201,7 @@ def _fetch(at: HubId, cache: Path | None) -> Path:
         found = hf_hub_download(
             at.repo,
             WIKITEXT_FILE,
-            repo_type="dataset",
+            repo_type=_DATASET,
             revision=at.revision,
             cache_dir=cache,
             endpoint=endpoint(),

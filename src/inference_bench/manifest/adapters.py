@@ -10,22 +10,20 @@ The name of a base model may be a path of the machine it was trained on: only th
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from inference_bench.errors import ModelFileError, RequestError
+from inference_bench.errors import ModelFileError, RequestError, RunFolderError
 from inference_bench.facts.gguf import read_gguf_header
 from inference_bench.files import shown_name
 from inference_bench.manifest.components import Component, Group
 from inference_bench.manifest.folder import list_folder
 from inference_bench.manifest.hashing import NamedFile, Progress, hash_files
-from inference_bench.units import MEBI
+from inference_bench.measure.store import read_json_object
 
 CONFIG_NAME: Final = "adapter_config.json"
 _WEIGHTS: Final = "adapter_model"
-_MAX_CONFIG_BYTES: Final = MEBI
 _KEPT: Final = (("r", "rank"), ("lora_alpha", "alpha"), ("peft_type", "method"))
 
 
@@ -75,15 +73,11 @@ def _of_gguf(path: Path, name: str, progress: Progress | None) -> Iterator[Compo
         )
 
 
-def _config(path: Path) -> dict[str, Any]:
+def _config(path: Path) -> dict[str, object]:
     try:
-        with path.open("rb") as file:
-            found = json.loads(file.read(_MAX_CONFIG_BYTES))
-    except (OSError, ValueError, RecursionError):
-        raise ModelFileError(f"{path.name} of the adapter cannot be read as JSON") from None
-    if not isinstance(found, dict):
-        raise ModelFileError(f"{path.name} of the adapter is not a JSON object")
-    return found
+        return read_json_object(path)
+    except RunFolderError:
+        raise ModelFileError(f"{path.name} of the adapter cannot be read as a JSON object") from None
 
 
 def _without_place(name: str) -> str:

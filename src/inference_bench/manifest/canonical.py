@@ -1,9 +1,9 @@
 """Which bytes stand for a record, so that one hash over them names it?
 
 In:   objects, lists, texts, whole numbers and truth values
-Out:  canonical JSON; a SHA-256; a fraction as text
+Out:  canonical JSON; a SHA-256; a fraction as text, and a setting as a manifest holds it
 Leaves out: what is recorded
-Read next by: components, conversation, adapters, from_files, from_server.
+Read next by: components, conversation, from_files, from_gguf, from_server.
 
 For the values allowed here the bytes are those of RFC 8785 (JSON Canonicalization Scheme): keys in the order of their UTF-16 code
 units, no spaces, UTF-8, only the escapes that JSON needs. Numbers are whole ones that a double holds exactly; fractions are texts,
@@ -78,6 +78,18 @@ def fraction_text(value: float) -> str | None:
         return repr(value)
     texts = (f"{single:.{digits}g}" for digits in range(1, _MOST_DIGITS + 1))
     return next((text for text in texts if _single(float(text)) == single), repr(value))
+
+
+def plain_value(value: Any) -> str | int | bool | None:
+    """A setting as a manifest holds it: a fraction or a list as text; None for what it cannot hold."""
+    if isinstance(value, float):
+        return fraction_text(value)
+    if isinstance(value, list):
+        try:
+            return canonical_json(value).decode()
+        except RequestError:
+            return None
+    return value if isinstance(value, bool | int | str) and value != "" else None
 
 
 def _single(value: float) -> float | None:

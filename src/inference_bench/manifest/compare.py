@@ -11,12 +11,12 @@ not confirmed it. A hash is confirmed by a hash alone: a size or a name that agr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
-from inference_bench.manifest.components import Component, Group, Manifest
+from inference_bench.manifest.components import Component, Group, Manifest, place_of
 from inference_bench.manifest.from_files import Described
 
 
@@ -76,13 +76,15 @@ _Key: TypeAlias = tuple[Group, str]
 def compare_found(manifest: Manifest, found: Described) -> ManifestComparison:
     """What a manifest says beside what was found in one or several places."""
     by_key = {each.key: each for each in found.components}
-    renamed = _renamed(manifest, by_key)
+    listed = manifest.by_key
+    groups = {each.group for each in manifest.components}
+    renamed = _renamed(listed, by_key)
     taken = {new.key for new in renamed.values()}
     rows = [_expected_row(each, by_key, renamed.get(each.key), found.complete) for each in manifest.components]
     rows += [
-        _extra_row(extra, manifest, found.complete)
+        _extra_row(extra, listed, groups, found.complete)
         for key, extra in by_key.items()
-        if key not in manifest.by_key and key not in taken
+        if key not in listed and key not in taken
     ]
     return ManifestComparison(manifest.sha256, None, _in_order(rows))
 
@@ -102,12 +104,14 @@ def _expected_row(
     return ComparedComponent(expected.group, expected.name, expected, None, Verdict.UNKNOWN, "not said")
 
 
-def _extra_row(extra: Component, manifest: Manifest, complete: frozenset[Group]) -> ComparedComponent:
+def _extra_row(
+    extra: Component, listed: Iterable[_Key], groups: Set[Group], complete: frozenset[Group]
+) -> ComparedComponent:
     """A component of which the manifest is silent: of files that were all listed, and of adapters, it is one too many."""
     is_too_many = extra.group in complete and (
-        not _has_namesake(extra, manifest.by_key)
+        not _has_namesake(extra, listed)
         if extra.group is Group.ADAPTER
-        else bool(manifest.of(Group.WEIGHTS)) and bool(manifest.of(extra.group))
+        else Group.WEIGHTS in groups and extra.group in groups
     )
     verdict = Verdict.DIFFERENT if is_too_many else Verdict.UNLISTED
     why = "the manifest has no such component" if is_too_many else "the manifest says nothing of it"
@@ -122,15 +126,18 @@ def _has_namesake(component: Component, by_key: Iterable[_Key]) -> bool:
     return any(group is Group.ADAPTER and name.partition("/")[0] == head for group, name in by_key)
 
 
-def _renamed(manifest: Manifest, by_key: Mapping[_Key, Component]) -> dict[_Key, Component]:
+def _renamed(listed: Mapping[_Key, Component], by_key: Mapping[_Key, Component]) -> dict[_Key, Component]:
     """Weights that lie under another name, by the name they had."""
     spare = {
         each.sha256: each
         for key, each in by_key.items()
-        if each.group is Group.WEIGHTS and key not in manifest.by_key and each.sha256
+        if each.group is Group.WEIGHTS and key not in listed and each.sha256
     }
-    missing = [each for each in manifest.of(Group.WEIGHTS) if each.key not in by_key and each.sha256 in spare]
-    return {each.key: spare[each.sha256] for each in missing if each.sha256 is not None}
+    return {
+        key: spare[each.sha256]
+        for key, each in listed.items()
+        if each.group is Group.WEIGHTS and key not in by_key and each.sha256 in spare
+    }
 
 
 def _verdict(expected: Component, found: Component) -> tuple[Verdict, str]:
@@ -175,11 +182,4 @@ def _both(first: Component, second: Component) -> ComparedComponent:
 
 
 def _in_order(rows: Iterable[ComparedComponent]) -> tuple[ComparedComponent, ...]:
-    order = list(Group)
-    return tuple(sorted(rows, key=lambda each: (order.index(each.group), each.name)))
-
-
-def findings(comparison: ManifestComparison) -> Iterator[ComparedComponent]:
-    """What is different, then what is unknown."""
-    for verdict in (Verdict.DIFFERENT, Verdict.UNKNOWN):
-        yield from (each for each in comparison.components if each.verdict is verdict)
+    return tuple(sorted(rows, key=lambda each: place_of(each.group, each.name)))

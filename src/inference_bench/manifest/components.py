@@ -47,6 +47,9 @@ class Group(StrEnum):
     LINEAGE = "lineage"
 
 
+_ORDER: Final = {group: place for place, group in enumerate(Group)}
+
+
 class Artifact(StrEnum):
     """What the files are: a model as it is released, a folder or a file made from one for serving, or an adapter of one."""
 
@@ -116,8 +119,7 @@ class Manifest:
     components: tuple[Component, ...]
 
     def __post_init__(self) -> None:
-        order = list(Group)
-        ordered = tuple(sorted(self.components, key=lambda each: (order.index(each.group), each.name)))
+        ordered = tuple(sorted(self.components, key=lambda each: place_of(*each.key)))
         for first, second in pairwise(ordered):
             if first.key == second.key:
                 raise RequestError(f"the manifest holds {first.group} {first.name[:80]!r} twice; each component once")
@@ -156,6 +158,11 @@ class Manifest:
     def of(self, *groups: Group) -> tuple[Component, ...]:
         """The components of some groups."""
         return tuple(each for each in self.components if each.group in groups)
+
+
+def place_of(group: Group, name: str) -> tuple[int, str]:
+    """Where a component stands in a manifest: by its group, then by its name."""
+    return _ORDER[group], name
 
 
 def merged(parts: Iterable[Iterable[Component]]) -> tuple[Component, ...]:

@@ -3,7 +3,7 @@
 In:   a running server that renders and counts, or the files of a model
 Out:  components: a hash over the token ids of each conversation here, and how many there are
 Leaves out: what the model makes of them
-Read next by: create, check, run.
+Read next by: from_server, create, run.
 
 llama.cpp renders at /apply-template and counts at /tokenize; vLLM does both at /tokenize. Files are rendered with jinja2 in its
 sandbox and counted by tokenizers, where both are installed; nothing else is tried, and what cannot be rendered is unknown. A template
@@ -45,7 +45,6 @@ CONVERSATIONS: Final[Mapping[str, Messages]] = {
 _DATED: Final = ("strftime_now", "date_string")
 _BY_SERVER: Final = "the server's own template and tokenizer"
 _BY_FILES: Final = "the template and the tokenizer in the files"
-_ASK_S: Final = 10.0
 
 Render = Callable[[Messages], "Sequence[int] | None"]
 
@@ -55,9 +54,7 @@ def is_dated(template: str) -> bool:
     return any(word in template for word in _DATED)
 
 
-def ids_of_server(
-    target: Target, engine: str, timeout_s: float = _ASK_S, template: str | None = None
-) -> Iterator[Component]:
+def ids_of_server(target: Target, engine: str, timeout_s: float, template: str | None) -> Iterator[Component]:
     """The conversations as the server makes tokens of them; none where it does not.
 
     Where:    engine is EngineIdentity.kind; template is the server's, where it says it
@@ -113,9 +110,7 @@ def ids_of_files(path: Path) -> Iterator[Component]:
         return
     try:
         render = _of_folder(path, Tokenizer) if path.is_dir() else _of_gguf(path, Tokenizer)
-    except InferenceBenchError:
-        return
-    except Exception:  # what a tokenizer of a kind that the library does not know raises
+    except Exception:  # ours of broken files, the library's own of a kind of tokenizer that it does not know
         return
     if render is None:
         return

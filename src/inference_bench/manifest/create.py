@@ -3,12 +3,12 @@
 In:   Sources
 Out:  Manifest; or what was found, to be compared with one
 Leaves out: comparing (check), run folders (run)
-Read next by: check, cli.
+Read next by: check, run, cli.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -19,11 +19,11 @@ from inference_bench.errors import RequestError
 from inference_bench.files import open_regular, shown_name
 from inference_bench.manifest.adapters import components_of_adapter
 from inference_bench.manifest.components import Component, Group, Manifest, merged
-from inference_bench.manifest.conversation import ids_of_files, ids_of_server
-from inference_bench.manifest.folder import list_folder, list_parts
+from inference_bench.manifest.conversation import ids_of_files
+from inference_bench.manifest.folder import list_files
 from inference_bench.manifest.from_files import A_FILE, Described, describe_files
 from inference_bench.manifest.from_server import ask_what_is_served, of_system_prompt
-from inference_bench.manifest.hashing import NamedFile, Progress
+from inference_bench.manifest.hashing import Progress
 from inference_bench.manifest.known_hashes import keep_hashes
 from inference_bench.measure.target import ApiKey, Target
 from inference_bench.units import MEBI, format_bytes
@@ -96,49 +96,53 @@ def _places(sources: Sources, say: Progress) -> Iterator[Described]:
         say(f"asking {target.address} what it serves")
 
         def files_at(path: Path) -> Described:
-            return read.get(path.resolve()) or describe_files(path, say)
+            return read.get(path.resolve()) or describe_and_remember(path, say)
 
-        yield described_server(target, sources.timeout_s, say, files_at)
+        yield described_server(target, sources.timeout_s, files_at)
 
 
-def described_path(path: Path, say: Progress, known: Mapping[str, str] | None = None) -> Described:
+def described_path(path: Path, say: Progress) -> Described:
     """A model's files, and its conversations as token ids."""
-    found = describe_files(path, say, known)
-    keep_hashes(
-        _files_at(path), {each.name: each.sha256 for each in found.components if each.num_bytes and each.sha256}
-    )
+    found = describe_and_remember(path, say)
     say("rendering the conversations")
     return Described((*found.components, *ids_of_files(path)), found.complete)
 
 
-def described_server(
-    target: Target, timeout_s: float, say: Progress, read_files: Callable[[Path], Described | None] | None = None
+def describe_and_remember(
+    path: Path, progress: Progress | None = None, known: Mapping[str, str] | None = None
 ) -> Described:
+    """The files of a model, whose hashes are kept for a load test that must not read them (known_hashes).
+
+    Raises:   see describe_files
+    """
+    found = describe_files(path, progress, known)
+    hashed = {each.name: each.sha256 for each in found.components if each.source == A_FILE and each.sha256}
+    keep_hashes(list_files(path), hashed)
+    return found
+
+
+def described_server(target: Target, timeout_s: float, read_files: Callable[[Path], Described | None]) -> Described:
     """What a server says, and its files where they are on this machine and it says where.
 
-    Where:    read_files is how they are read, by default in full
+    Where:    read_files is how they are read; None where they are not
     Raises:   ServerError
     """
-    said = ask_what_is_served(target, timeout_s)
-    ids = tuple(
-        ids_of_server(replace(target, model=said.identity.model_name), said.identity.kind, timeout_s, said.template)
-    )
-    found = Described((*said.described.components, *ids), said.described.complete)
-    path = local_path(target, said.identity.model_path)
-    files = None if path is None else (read_files or (lambda each: describe_files(each, say)))(path)
+    found, identity = ask_what_is_served(target, timeout_s)
+    path = local_path(target, identity.model_path)
+    files = None if path is None else read_files(path)
     if files is None:
         return found
-    return Described(merged_files(found, files), found.complete | files.complete)
+    return Described(merged_files(found.components, files.components), found.complete | files.complete)
 
 
-def merged_files(found: Described, files: Described) -> tuple[Component, ...]:
+def merged_files(said: Sequence[Component], files: Sequence[Component]) -> tuple[Component, ...]:
     """What the files say beside what their server says: where they contradict each other the server's word is kept.
 
     Where:    a file may have been replaced since it was loaded, and a flag may have set another template
     """
-    told = {each.key for each in found.components}
-    there = (replace(each, source=_AT_ITS_PATH) if each.source == A_FILE else each for each in files.components)
-    return (*found.components, *(each for each in there if each.key not in told))
+    told = {each.key for each in said}
+    there = (replace(each, source=_AT_ITS_PATH) if each.source == A_FILE else each for each in files)
+    return (*said, *(each for each in there if each.key not in told))
 
 
 def local_path(target: Target, path: str | None) -> Path | None:
@@ -146,10 +150,6 @@ def local_path(target: Target, path: str | None) -> Path | None:
     if path is None or not target.address.is_this_machine or not Path(path).is_absolute():
         return None
     return Path(path) if list_model_files(Path(path)) else None
-
-
-def _files_at(path: Path) -> list[NamedFile]:
-    return [file for _, file in list_folder(path)] if path.is_dir() else list_parts(path)
 
 
 def _prompt(path: Path) -> bytes:

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 STATEMENT_TYPE: Final = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE: Final = "https://cyclonedx.org/bom"
-_NAMESPACE: Final = uuid.UUID("6ba7b812-9dad-11d1-80b4-00c04fd430c8")  # RFC 9562, names that are object identifiers
 _PREFIX: Final = "inference-bench"
 _PART_OF: Final = ("GGUF key", "/")  # read out of a file, or out of an answer
 _FILES: Final = (
@@ -91,7 +90,7 @@ def _bom(manifest: Manifest) -> Bom:
     from cyclonedx.model.component import ComponentType
 
     digest = manifest.sha256
-    bom = Bom(serial_number=uuid.uuid5(_NAMESPACE, digest))
+    bom = Bom(serial_number=uuid.uuid5(uuid.NAMESPACE_OID, digest))
     bom.metadata.timestamp = None  # type: ignore[assignment]
     model = Part(
         name=_model_name(manifest),

@@ -3,7 +3,7 @@
 In:   the path of a folder as Transformers writes it, or of one .gguf file, which may be the first of several parts
 Out:  NamedFiles with their Group
 Leaves out: what is in them (hashing, from_files); papers, pictures and hidden files, which no engine loads
-Read next by: from_files, adapters.
+Read next by: from_files, adapters, create, run.
 
 A link is followed where it stays inside the folder, or leads into the blobs of the same hub download; any other is refused, since
 what it leads to may be anything.
@@ -112,6 +112,14 @@ def _check(path: Path, name: str, home: Path) -> None:
 def _is_blob(real: Path, home: Path) -> bool:
     """Whether a link of a hub's download leads to where the hub's client keeps the files of that model."""
     return home.parent.name == "snapshots" and real.parent == home.parent.parent / "blobs"
+
+
+def list_files(path: Path) -> list[NamedFile]:
+    """The files of a model: those of its folder, or a .gguf file with all its parts.
+
+    Raises:   see list_folder and list_parts
+    """
+    return [file for _, file in list_folder(path)] if path.is_dir() else list_parts(path)
 
 
 def list_parts(first: Path) -> list[NamedFile]:

@@ -17,11 +17,11 @@ from typing import Any, Final
 from inference_bench.errors import ModelFileError, RequestError
 from inference_bench.files import shown_name
 from inference_bench.manifest.adapters import components_of_adapter, is_adapter_folder
-from inference_bench.manifest.canonical import canonical_json, fraction_text, sha256_of
-from inference_bench.manifest.components import ARTIFACT_NAME, Artifact, Component, Group, Value
+from inference_bench.manifest.canonical import plain_value, sha256_of
+from inference_bench.manifest.components import ARTIFACT_NAME, Artifact, Component, Group
 from inference_bench.manifest.folder import list_folder, list_parts
 from inference_bench.manifest.from_gguf import DEFAULT_TEMPLATE, components_of_gguf
-from inference_bench.manifest.hashing import HashedFile, NamedFile, Progress, hash_files
+from inference_bench.manifest.hashing import HashedFile, NamedFile, Progress, hash_files, unreadable
 from inference_bench.manifest.lineage import components_of_lineage
 from inference_bench.units import MEBI
 
@@ -137,7 +137,7 @@ def _templates(files: Mapping[str, NamedFile]) -> Iterator[Component]:
         known_as = name if name not in seen else f"{name} in {where}"
         seen.add(name)
         content = text.encode("utf-8", "surrogatepass")
-        yield Component(Group.CHAT_TEMPLATE, f"{known_as}", where, sha256_of(content), len(content))
+        yield Component(Group.CHAT_TEMPLATE, known_as, where, sha256_of(content), len(content))
 
 
 def template_texts(files: Mapping[str, NamedFile]) -> Iterator[tuple[str, str, str]]:
@@ -161,18 +161,6 @@ def _sampling(files: Mapping[str, NamedFile]) -> Iterator[Component]:
             yield Component(Group.SAMPLING, known_as, f"{_GENERATION} {name}", value=known)
 
 
-def plain_value(value: Any) -> Value | None:
-    """A setting of a JSON file as a manifest holds it: a fraction or a list as text; None for what it cannot hold."""
-    if isinstance(value, float):
-        return fraction_text(value)
-    if isinstance(value, list):
-        try:
-            return canonical_json(value).decode()
-        except RequestError:
-            return None
-    return value if isinstance(value, bool | int | str) and value != "" else None
-
-
 def read_json(file: NamedFile | None) -> dict[str, Any]:
     """The object in a file of a model; nothing where there is no such file.
 
@@ -194,6 +182,4 @@ def _read(file: NamedFile) -> bytes:
         with file.path.open("rb") as opened:
             return opened.read(_MAX_JSON_BYTES)
     except OSError as error:
-        raise ModelFileError(
-            f"{shown_name(file.name)} cannot be read: {(error.strerror or str(error)).lower()}"
-        ) from None
+        raise unreadable(file, error) from None

@@ -20,8 +20,8 @@ from typing import Final
 
 from inference_bench.convert.metadata import RawMetadata, read_raw_metadata
 from inference_bench.facts.gguf import read_gguf_header
-from inference_bench.facts.gguf_header import GGUFArray, GGUFHeader, MetadataValue
-from inference_bench.manifest.canonical import fraction_text, sha256_of
+from inference_bench.facts.gguf_header import GGUFArray, GGUFHeader
+from inference_bench.manifest.canonical import plain_value, sha256_of
 from inference_bench.manifest.components import Component, Group, Value
 
 TEMPLATE_KEY: Final = "tokenizer.chat_template"
@@ -64,7 +64,7 @@ def components_of_gguf(path: Path) -> Iterator[Component]:
     yield from _templates(header, raw)
     yield Component(Group.TOKENIZER, "gguf", "GGUF keys tokenizer.ggml.*", sha256=_tokenizer_hash(raw))
     for key, value in header.metadata.items():
-        if key.startswith(_SAMPLING) and (known := _value(value)) is not None:
+        if key.startswith(_SAMPLING) and (known := plain_value(value)) is not None:
             name = key.removeprefix(_SAMPLING)
             yield Component(Group.SAMPLING, _SAMPLING_NAMES.get(name, name), f"GGUF key {key}", value=known)
         elif _STATED_ORIGIN.fullmatch(key) and isinstance(value, str):
@@ -102,11 +102,11 @@ def _templates(header: GGUFHeader, raw: RawMetadata) -> Iterator[Component]:
     for key in header.metadata:
         if key == TEMPLATE_KEY or key.startswith(f"{TEMPLATE_KEY}."):
             name = key.removeprefix(TEMPLATE_KEY).removeprefix(".") or DEFAULT_TEMPLATE
-            text = raw_text(raw, key)
+            text = _text(raw, key)
             yield Component(Group.CHAT_TEMPLATE, name, f"GGUF key {key}", sha256_of(text), len(text))
 
 
-def raw_text(raw: RawMetadata, key: str) -> bytes:
+def _text(raw: RawMetadata, key: str) -> bytes:
     """The bytes of a text, however long."""
     _, start = raw.at[key]
     size = int.from_bytes(raw.raw[start : start + 8], "little")
@@ -130,9 +130,3 @@ def _tokenizer_hash(raw: RawMetadata) -> str:
         digest.update(f"{key}\0{value_type}\0{end - start}\0".encode())
         digest.update(raw.raw[start:end])
     return digest.hexdigest()
-
-
-def _value(value: MetadataValue) -> Value | None:
-    if isinstance(value, float):
-        return fraction_text(value)
-    return value if isinstance(value, bool | int | str) else None

@@ -3,7 +3,7 @@
 In:   a Target; its identity and figures, where they were asked for already
 Out:  Described: components, each with the answer it was read from
 Leaves out: believing it: what it says is beside what the files say, and differs or not (compare)
-Read next by: create, check, run.
+Read next by: create, run.
 
 What changes from one start to the next without anything having been changed (blocks of the cache, free memory, ports) is left out, so
 that the same server has the same digest tomorrow.
@@ -11,18 +11,18 @@ that the same server has the same digest tomorrow.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from inference_bench.engines.answers import Asker, Listed, Report, inside, text_in, whole_number
+from inference_bench.engines.answers import Asker, Report, inside, text_in, whole_number
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import LLAMA_CPP, EngineFigures, EngineIdentity
-from inference_bench.errors import ServerError
-from inference_bench.manifest.canonical import fraction_text, sha256_of
-from inference_bench.manifest.components import ARTIFACT_NAME, SERVED_NAME, Artifact, Component, Group, Value
-from inference_bench.manifest.from_files import Described, plain_value
+from inference_bench.manifest.canonical import plain_value, sha256_of
+from inference_bench.manifest.components import ARTIFACT_NAME, SERVED_NAME, Artifact, Component, Group
+from inference_bench.manifest.conversation import ids_of_server
+from inference_bench.manifest.from_files import Described
 from inference_bench.manifest.from_gguf import DEFAULT_TEMPLATE
 from inference_bench.measure.target import Target
 
@@ -74,50 +74,41 @@ _SAMPLING: Final = (
 
 
 class Said(NamedTuple):
-    """What a server says: components, and its template as text, to see whether that prints a date."""
+    """What a server says of what it serves, and who it says it is."""
 
     described: Described
-    template: str | None
     identity: EngineIdentity
 
 
 def ask_what_is_served(target: Target, timeout_s: float, report: Report | None = None) -> Said:
-    """Everything that a server tells of the model that the target names, or of the first that it lists.
+    """Everything that a server tells of the model that the target names, or of the first that it lists; and its token ids.
 
     Where:    report is what was asked already, or is known of a server that was started here
     Raises:   ServerError if it does not even list its models
     """
     reported = read_report(target, timeout_s) if report is None else report
     name = reported.identity.model_name if target.model is None else target.model
-    known = reported._replace(identity=replace(reported.identity, model_name=name))
+    identity = replace(reported.identity, model_name=name)
+    is_llama_cpp = identity.kind == LLAMA_CPP
     ask = Asker(target, timeout_s)
-    listed = _listed(target, timeout_s)
-    is_llama_cpp = known.identity.kind == LLAMA_CPP
+    models = inside(ask.json(target.models_path), "data")
+    listed = models[:_MOST_LISTED] if isinstance(models, list) else []
     props = ask.json(_PROPS) if is_llama_cpp else None
-    adapters, is_all = _adapters(ask, listed, is_llama_cpp)
+    adapters, is_all = _loaded_adapters(ask) if is_llama_cpp else (_listed_adapters(listed), False)
     template = inside(props, "chat_template")
     found = (
-        *of_engine(known.identity, known.figures),
+        *of_engine(identity, reported.figures),
         *_of_list(listed),
         *_of_props(props),
-        *adapters,
+        *{each.key: each for each in adapters}.values(),
+        *ids_of_server(
+            replace(target, model=name), identity.kind, timeout_s, template if isinstance(template, str) else None
+        ),
     )
     if is_llama_cpp:
-        found = (
-            *found,
-            Component(
-                Group.MODEL, ARTIFACT_NAME, "llama.cpp loads .gguf files alone", value=Artifact.SERVING_FILE.value
-            ),
-        )
-    complete = frozenset({Group.ADAPTER}) if is_all else frozenset[Group]()
-    return Said(Described(found, complete), template if isinstance(template, str) else None, known.identity)
-
-
-def _listed(target: Target, timeout_s: float) -> Listed | None:
-    try:
-        return Listed.read(target, timeout_s)
-    except ServerError:
-        return None
+        why = "llama.cpp loads .gguf files alone"
+        found += (Component(Group.MODEL, ARTIFACT_NAME, why, value=Artifact.SERVING_FILE.value),)
+    return Said(Described(found, frozenset({Group.ADAPTER} if is_all else ())), identity)
 
 
 def of_engine(identity: EngineIdentity, figures: EngineFigures) -> Iterator[Component]:
@@ -129,16 +120,12 @@ def of_engine(identity: EngineIdentity, figures: EngineFigures) -> Iterator[Comp
     if identity.model_name is not None:
         yield Component(Group.MODEL, SERVED_NAME, identity.source, value=identity.model_name)
     for figure, group, name in _FIGURES:
-        found = _settled(getattr(figures, figure))
+        found = plain_value(getattr(figures, figure))
         if found is not None:
             yield Component(group, name, _read_from(figures, figure), value=found)
     for flag, setting in identity.flags.items():
         if setting is not None:
             yield Component(Group.FLAG, flag, identity.source, value=setting)
-
-
-def _settled(value: Any) -> Value | None:
-    return fraction_text(value) if isinstance(value, float) else value
 
 
 def _read_from(figures: EngineFigures, figure: str) -> str:
@@ -147,10 +134,8 @@ def _read_from(figures: EngineFigures, figure: str) -> str:
     return "the engine's log" if where.startswith("log") else where
 
 
-def _of_list(listed: Listed | None) -> Iterator[Component]:
-    if listed is None:
-        return
-    size = whole_number(inside(listed.entry, "meta", "n_vocab"))
+def _of_list(listed: list[Any]) -> Iterator[Component]:
+    size = whole_number(inside(listed[0], "meta", "n_vocab")) if listed else None
     if size is not None:
         yield Component(Group.MODEL, "vocabulary_size", f"{_MODELS} meta.n_vocab", value=size)
 
@@ -177,31 +162,28 @@ def of_system_prompt(content: bytes, source: str) -> Component:
     return Component(Group.SYSTEM_PROMPT, "text", source, sha256_of(content), len(content))
 
 
-def _adapters(ask: Asker, listed: Listed | None, is_llama_cpp: bool) -> tuple[list[Component], bool]:
-    """The adapters that are loaded, by the name of their file or by their own, and whether these are all of them."""
-    if is_llama_cpp:
-        answer = ask.json(_ADAPTERS)
-        entries = answer[:_MOST_LISTED] if isinstance(answer, list) else []
-        loaded = {each.key: each for entry in entries for each in _llama_cpp_adapter(entry)}
-        return list(loaded.values()), isinstance(answer, list)
-    answer = None if listed is None else ask.json(ask.target.models_path)
-    models = inside(answer, "data")
-    entries = models[:_MOST_LISTED] if isinstance(models, list) else []
-    found = [
+def _loaded_adapters(ask: Asker) -> tuple[list[Component], bool]:
+    """The adapters that llama.cpp has loaded, by the name of their file, and whether these are all of them."""
+    answer = ask.json(_ADAPTERS)
+    entries = answer[:_MOST_LISTED] if isinstance(answer, list) else []
+    return [each for entry in entries for each in _loaded_adapter(entry)], isinstance(answer, list)
+
+
+def _loaded_adapter(entry: Any) -> Iterator[Component]:
+    name = Path(text_in(inside(entry, "path")) or "").name
+    scale = inside(entry, "scale")
+    is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
+    known = plain_value(scale) if is_number else None
+    if name:
+        yield Component(Group.ADAPTER, name, _ADAPTERS, value=None if known is None else f"scale {known}")
+
+
+def _listed_adapters(listed: list[Any]) -> list[Component]:
+    """The models of a list that name another as the one they change, by their own names."""
+    return [
         Component(
             Group.ADAPTER, f"{name}/base_model", f"{_MODELS} parent", value=parent.replace("\\", "/").rpartition("/")[2]
         )
-        for entry in entries
+        for entry in listed
         if (name := text_in(inside(entry, "id"))) and (parent := text_in(inside(entry, "parent")))
     ]
-    return list({each.key: each for each in found}.values()), False
-
-
-def _llama_cpp_adapter(entry: Mapping[str, Any]) -> Iterator[Component]:
-    name = Path(text_in(inside(entry, "path")) or "").name
-    scale = inside(entry, "scale")
-    if name:
-        is_number = isinstance(scale, int | float) and not isinstance(scale, bool)
-        yield Component(
-            Group.ADAPTER, name, _ADAPTERS, value=f"scale {fraction_text(float(scale))}" if is_number else None
-        )

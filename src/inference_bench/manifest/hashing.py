@@ -139,7 +139,7 @@ def _hash_file(file: NamedFile, meter: _Meter) -> HashedFile:
                 meter.add(len(piece))
             after = (os.fstat(opened.fileno()), file.path.stat())
     except OSError as error:
-        raise _unreadable(file, error) from None
+        raise unreadable(file, error) from None
     if num_read != before.st_size or any(_state(each) != _state(before) for each in after):
         raise ModelFileError(
             f"{shown_name(file.name)} changed while it was hashed; wait until nothing writes it, and try again"
@@ -176,8 +176,9 @@ def _size(file: NamedFile) -> int:
     try:
         return file.path.stat().st_size
     except OSError as error:
-        raise _unreadable(file, error) from None
+        raise unreadable(file, error) from None
 
 
-def _unreadable(file: NamedFile, error: OSError) -> ModelFileError:
+def unreadable(file: NamedFile, error: OSError) -> ModelFileError:
+    """Why a file of a model cannot be read."""
     return ModelFileError(f"{shown_name(file.name)} cannot be read: {(error.strerror or str(error)).lower()}")

@@ -1,21 +1,20 @@
 """Who made this output, from what, and how did it go: one record an answer, without a word of what was said.
 
 In:   an Answer of the resilient client (plain fields), a RequestRecord, or a run folder
-Out:  OutputProvenance, and the same as lines of JSON
+Out:  OutputProvenance
 Leaves out: prompt and answer
 Read next by: operate, report, cli.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from inference_bench.manifest.run import manifest_of_run
 from inference_bench.measure.store import RunFolder, read_records
+from inference_bench.metrics import time_to_close_s, ttft_s
 from inference_bench.records import RequestRecord
 
 
@@ -101,15 +100,15 @@ def output_of_record(
     record: RequestRecord, manifest_sha256: str | None = None, answered_by: str | None = None
 ) -> OutputProvenance:
     """The record of one request of a load, which has one server and no fallback."""
-    first_s = record.chunk_times_s[0] if record.chunk_times_s else None
+    first_s = ttft_s(record)
     return OutputProvenance(
         request_id=record.request_id,
         manifest_sha256=manifest_sha256,
         prompt_tokens=record.prompt_tokens,
         output_tokens=record.output_tokens,
         finish_reason=record.finish_reason,
-        ttft_s=None if first_s is None else first_s - record.planned_s,
-        e2e_s=record.end_s - record.planned_s,
+        ttft_s=first_s,
+        e2e_s=time_to_close_s(record),
         answered_by=None if first_s is None else answered_by,
         is_fallback=False,
     )
@@ -125,8 +124,3 @@ def outputs_of(run_dir: Path) -> tuple[OutputProvenance, ...]:
     digest = None if manifest is None else manifest.sha256
     server = target if isinstance(target, str) else None
     return tuple(output_of_record(record, digest, server) for record in read_records(run_dir).records)
-
-
-def output_lines(outputs: Iterable[OutputProvenance]) -> Iterator[str]:
-    """Each as one line of JSON."""
-    return (json.dumps(asdict(each), allow_nan=False) for each in outputs)

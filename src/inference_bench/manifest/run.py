@@ -17,13 +17,13 @@ from inference_bench.engines.answers import Listed, Report, pick_figures
 from inference_bench.engines.base import EngineIdentity, RunningServer
 from inference_bench.errors import InferenceBenchError, RequestError
 from inference_bench.manifest.compare import Verdict, compare_manifests
-from inference_bench.manifest.components import Manifest
-from inference_bench.manifest.conversation import ids_of_files, ids_of_server
-from inference_bench.manifest.create import described_server, local_path, merged_files
-from inference_bench.manifest.folder import list_folder, list_parts
+from inference_bench.manifest.components import Group, Manifest
+from inference_bench.manifest.conversation import ids_of_files
+from inference_bench.manifest.create import describe_and_remember, described_server, local_path, merged_files
+from inference_bench.manifest.folder import list_files
 from inference_bench.manifest.from_files import Described, describe_files
 from inference_bench.manifest.from_server import ask_what_is_served, of_engine
-from inference_bench.manifest.known_hashes import keep_hashes, recall_hashes
+from inference_bench.manifest.known_hashes import recall_hashes
 from inference_bench.manifest.store import MANIFEST_FILE, read_manifest, write_manifest
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Target
@@ -47,7 +47,7 @@ def manifest_of_load(target: Target) -> Manifest:
         if listed.owner not in _KNOWN_OWNERS:
             identity = EngineIdentity(listed.owner, "reported by the server", model_name=target.model or listed.name)
             return Manifest(tuple(of_engine(identity, pick_figures(listed.limits()))))
-        return Manifest(described_server(target, _ASK_S, lambda _text: None, _read_quickly).components)
+        return Manifest(described_server(target, _ASK_S, _read_quickly).components)
     except InferenceBenchError:
         return Manifest(())
 
@@ -55,16 +55,14 @@ def manifest_of_load(target: Target) -> Manifest:
 def _read_quickly(path: Path) -> Described | None:
     """The files of a model, where that is quick."""
     try:
-        files = [file for _, file in list_folder(path)] if path.is_dir() else list_parts(path)
+        files = list_files(path)
         known = recall_hashes(files)
         unread = sum(file.path.stat().st_size for file in files if file.name not in known)
         if unread > _MOST_READ_BYTES:
             return None
-        found = describe_files(path, known=known)
+        return describe_and_remember(path, known=known)
     except (InferenceBenchError, OSError):
         return None
-    keep_hashes(files, {each.name: each.sha256 for each in found.components if each.num_bytes and each.sha256})
-    return found
 
 
 def manifest_of_server(
@@ -76,18 +74,16 @@ def manifest_of_server(
     Raises:   ServerError
     """
     target = Target(server.base_url, server.identity.model_name, api_key=api_key)
-    said = ask_what_is_served(target, _ASK_S, Report(server.identity, server.figures))
-    ids = tuple(ids_of_server(target, server.identity.kind, _ASK_S, said.template))
-    found = Described((*said.described.components, *ids), said.described.complete)
+    said = ask_what_is_served(target, _ASK_S, Report(server.identity, server.figures)).described.components
     place = path if path is not None else local_path(target, server.identity.model_path)
     if place is None:
-        return Manifest(found.components)
+        return Manifest(said)
     try:
-        files = describe_files(place, known=known)
+        files = describe_files(place, known=known).components
     except RequestError:  # it is served, whatever is wrong with its files
-        return Manifest(found.components)
-    components = files.components if ids else (*files.components, *ids_of_files(place))
-    return Manifest(merged_files(found, Described(components)))
+        return Manifest(said)
+    has_ids = any(each.group is Group.TOKEN_IDS for each in said)
+    return Manifest(merged_files(said, files if has_ids else (*files, *ids_of_files(place))))
 
 
 def keep_manifest(folder: RunFolder, manifest: Manifest) -> str:

@@ -39,12 +39,14 @@ _MOST_USUAL_BYTES: Final = 32  # of a size line
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The part of a reply before its body. The content type is in lower case, without parameters."""
+    """The part of a reply before its body. The content type is in lower case, without parameters; "" is for what was not sent."""
 
     status: int
     content_type: str
     content_encoding: str
     location: str
+    retry_after: str = ""
+    date: str = ""
 
 
 class ReplyReader:
@@ -125,7 +127,8 @@ class ReplyReader:
         if coding is not None and coding.strip().lower() != "chunked":
             _refuse("its transfer coding is not chunked")
         length = None if coding is not None else _parse_length(fields.get("content-length"))
-        self.head = Head(status, content_type, encoding, fields.get("location", ""))
+        location, retry_after = fields.get("location", ""), fields.get("retry-after", "")
+        self.head = Head(status, content_type, encoding, location, retry_after, fields.get("date", ""))
         if status in _WITHOUT_BODY or length == 0:
             self.is_complete, self._feed = True, _drop
         elif coding is not None:

@@ -22,7 +22,7 @@ from inference_bench.measure.stream_events import (
     TokenIds,
     Usage,
 )
-from inference_bench.records import RequestStatus, ServerTimings
+from inference_bench.records import RequestStatus, ServerTimings, TokenCountSource
 
 
 @dataclass(slots=True)
@@ -79,6 +79,33 @@ class Reply:
             case Done():
                 self.done = True
         return upto
+
+    @property
+    def prompt_tokens(self) -> int | None:
+        """The whole prompt, as the server counts it: its `usage`, else llama.cpp's `timings`, which have the cached part apart."""
+        if self.usage is not None and self.usage.prompt_tokens is not None:
+            return self.usage.prompt_tokens
+        if self.timings is None or self.timings.prompt_tokens is None:
+            return None
+        return self.timings.prompt_tokens + (self.timings.cached_prompt_tokens or 0)
+
+    @property
+    def cached_prompt_tokens(self) -> int | None:
+        """What of the prompt was in a prefix cache, as the server counts it."""
+        if self.usage is not None and self.usage.cached_prompt_tokens is not None:
+            return self.usage.cached_prompt_tokens
+        return None if self.timings is None else self.timings.cached_prompt_tokens
+
+    def count_output(self) -> tuple[int | None, TokenCountSource]:
+        """The server's count: its `usage`, else llama.cpp's `timings`, else the token ids it wrote."""
+        counted = None if self.usage is None else self.usage.completion_tokens
+        if counted is None and self.timings is not None:
+            counted = self.timings.output_tokens
+        if counted is not None:
+            return counted, TokenCountSource.SERVER_USAGE
+        if self.num_token_ids:
+            return self.num_token_ids, TokenCountSource.SERVER_TOKEN_IDS
+        return None, TokenCountSource.UNKNOWN
 
     @property
     def chunk_tokens(self) -> tuple[int, ...]:

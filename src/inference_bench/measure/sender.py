@@ -42,11 +42,10 @@ from inference_bench.measure.openai_stream import EventStream, PayloadParser, er
 from inference_bench.measure.payload_fields import parse_json
 from inference_bench.measure.receipts import Receipt, Receipts
 from inference_bench.measure.reply import Reply
-from inference_bench.measure.stream_events import Usage
 from inference_bench.measure.stream_follower import ChunkJournal, DecodeRounds, StreamFollower
 from inference_bench.measure.target import Endpoint, Target, parse_address
 from inference_bench.origin import Origin
-from inference_bench.records import RequestRecord, RequestStatus, ServerTimings, Stage, TokenCountSource
+from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
 from inference_bench.units import KIBI, MEBI
 
 if TYPE_CHECKING:
@@ -229,8 +228,6 @@ def _tell_start(journal: ChunkJournal, ask: Ask, course: _Course) -> None:
 def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) -> RequestRecord:
     """The record, with the token counts of whoever counted first (see `_count_output`)."""
     reply, findings = course.reply, course.findings
-    usage = reply.usage or Usage(None, None, None)
-    timings = reply.timings or ServerTimings()
     output_tokens, source = _count_output(course)
     return RequestRecord(
         request_id=ask.request_id,
@@ -241,8 +238,8 @@ def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) ->
         sent_s=course.sent_s,
         end_s=end_s,
         chunk_times_s=tuple(reply.chunk_times_s),
-        prompt_tokens=_first(usage.prompt_tokens, _add(timings.prompt_tokens, timings.cached_prompt_tokens)),
-        cached_prompt_tokens=_first(usage.cached_prompt_tokens, timings.cached_prompt_tokens),
+        prompt_tokens=reply.prompt_tokens,
+        cached_prompt_tokens=reply.cached_prompt_tokens,
         output_tokens=output_tokens,
         requested_output_tokens=ask.max_output_tokens,
         token_count_source=source,
@@ -262,29 +259,16 @@ def _build_record(ask: Ask, course: _Course, end_s: float, error: str | None) ->
 
 
 def _count_output(course: _Course) -> tuple[int | None, TokenCountSource]:
-    """The server's count: its `usage`, else llama.cpp's `timings`, else the token ids it wrote; else the tokenizer's.
+    """The server's count, else the tokenizer's.
 
     Where:    text that is not all of the output (reasoning, tool calls) is no ground to count from
     Ignores:  how many tokens were asked for
     """
-    reply = course.reply
-    usage, timings = reply.usage or Usage(None, None, None), reply.timings or ServerTimings()
-    counted = _first(usage.completion_tokens, timings.output_tokens)
-    if counted is not None:
-        return counted, TokenCountSource.SERVER_USAGE
-    if reply.num_token_ids:
-        return reply.num_token_ids, TokenCountSource.SERVER_TOKEN_IDS
-    if course.findings is not None and course.findings.num_tokens is not None and not reply.other_channels:
-        return course.findings.num_tokens, TokenCountSource.TOKENIZER
-    return None, TokenCountSource.UNKNOWN
-
-
-def _first(preferred: int | None, otherwise: int | None) -> int | None:
-    return otherwise if preferred is None else preferred
-
-
-def _add(first: int | None, second: int | None) -> int | None:
-    return None if first is None else first + (second or 0)
+    counted, source = course.reply.count_output()
+    findings = course.findings
+    if counted is None and findings is not None and findings.num_tokens is not None and not course.reply.other_channels:
+        return findings.num_tokens, TokenCountSource.TOKENIZER
+    return counted, source
 
 
 def _headers(target: Target, accept: str) -> tuple[tuple[str, str], ...]:
@@ -309,7 +293,7 @@ async def _wait_for_close(exchange: Exchange) -> bool:
 
 async def _refusal(exchange: Exchange, head: Head) -> tuple[RequestStatus, str]:
     """What it means that the reply is not an event stream."""
-    said = await _read_error(exchange, head)
+    said = await read_error(exchange, head)
     kind = head.content_type or "no content type"
     if head.status in _REJECTING:
         return RequestStatus.REJECTED, f"HTTP {head.status}: {said or kind}"
@@ -324,7 +308,8 @@ async def _refusal(exchange: Exchange, head: Head) -> tuple[RequestStatus, str]:
     return RequestStatus.FAILED, f"the server answered with {kind} instead of {EVENT_STREAM}{remark}"
 
 
-async def _read_error(exchange: Exchange, head: Head) -> str | None:
+async def read_error(exchange: Exchange, head: Head) -> str | None:
+    """What a JSON reply says went wrong; None for any other."""
     if not _is_json(head):
         return None
     try:

@@ -140,8 +140,13 @@ def read_page(text: str, at_s: float, took_s: float) -> tuple[str, ServerSample]
 
     Raises:   ServerError for a page that cannot be read
     """
+    return read_series(parse_prometheus(text, WANTED), at_s, took_s)
+
+
+def read_series(page: Iterable[Series], at_s: float, took_s: float) -> tuple[str, ServerSample] | None:
+    """The same of a page that was parsed; series of other names are passed over."""
     found: dict[str, list[Series]] = {}
-    for series in parse_prometheus(text, WANTED):
+    for series in page:
         found.setdefault(series.name, []).append(series)
     for naming in NAMINGS:
         values = {name: _figure(name, theirs, found) for name, theirs in naming.names.items()}

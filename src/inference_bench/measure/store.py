@@ -58,6 +58,15 @@ class StoredRecords:
     num_voided: int = 0
     num_resumed: int = 0
 
+    @property
+    def parts(self) -> dict[str, list[RequestRecord]]:
+        """The measured requests by the part of the run that they belong to."""
+        found: dict[str, list[RequestRecord]] = {}
+        for record in self.records:
+            if record.stage is Stage.MEASURE:
+                found.setdefault(record.group, []).append(record)
+        return found
+
 
 @dataclass(frozen=True, slots=True)
 class GroupProgress:
@@ -231,12 +240,8 @@ def read_progress(path: Path) -> RunProgress:
     Raises:   RunFolderError; see `read_records`
     """
     stored = read_records(path)
-    groups: dict[str, list[RequestRecord]] = {}
-    for record in stored.records:
-        if record.stage is Stage.MEASURE:
-            groups.setdefault(record.group, []).append(record)
     last_s = max((record.end_s for record in stored.records), default=0.0)
-    return RunProgress({name: _progress(group) for name, group in groups.items()}, last_s, stored.num_resumed)
+    return RunProgress({name: _progress(group) for name, group in stored.parts.items()}, last_s, stored.num_resumed)
 
 
 def _progress(records: Iterable[RequestRecord]) -> GroupProgress:

@@ -1,7 +1,7 @@
 """What came of one request that may have been tried more than once, and who answered it: sizes, times and names, never text.
 
 In:   nothing; these are plain immutable values
-Out:  Answer, with an Attempt for each time something was sent
+Out:  Answer, with an Attempt for each time something was sent; which AttemptEnd an HTTP status means
 Leaves out: prompt and answer text, keys, addresses with a user name
 Read next by: client (writes), drill, ledger, manifest's records of outputs.
 """
@@ -10,8 +10,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from inference_bench.records import RequestStatus
+
+_NOT_NOW: Final = frozenset({408, 429, 503})
 
 
 class AttemptEnd(StrEnum):
@@ -27,6 +30,15 @@ class AttemptEnd(StrEnum):
     INTERRUPTED = "interrupted"  # tokens came, then the stream broke, stalled or turned to garbage
     CANCELLED = "cancelled"  # this side stopped it: the caller, or a quicker hedge
     BREAKER_OPEN = "breaker_open"  # nothing was sent: this endpoint's breaker is open
+
+
+def end_of_status(status: int) -> AttemptEnd:
+    """What an HTTP status without a token means; a redirect is an address that has to be corrected."""
+    if status in _NOT_NOW:
+        return AttemptEnd.REFUSED
+    if 300 <= status < 500:
+        return AttemptEnd.BAD_REQUEST
+    return AttemptEnd.SERVER_ERROR if status >= 500 else AttemptEnd.GARBAGE
 
 
 @dataclass(frozen=True, slots=True)

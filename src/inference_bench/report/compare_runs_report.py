@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from inference_bench.charts.two_runs import two_runs_chart
 from inference_bench.compare_runs import flow
-from inference_bench.compare_runs.differences import Difference
+from inference_bench.compare_runs.differences import NUM_PAIRS, Difference
 from inference_bench.compare_runs.side import Side
 from inference_bench.origin import Origin
 from inference_bench.report import html_pieces as pieces
@@ -47,7 +47,7 @@ _INTERVALS: Final = "an interval that leaves out 0 % is a clear difference"
 _RULES: Final = (
     "the same work: the same parts, schedules to the last bit, requested lengths, and prompts of as many tokens; of two "
     "verifications the same steps, however many waves of each there was time for",
-    "intervals of requests are from 400 resamplings of the same blocks of neighbouring requests in both runs; those of steps "
+    f"intervals of requests are from {NUM_PAIRS} resamplings of the same blocks of neighbouring requests in both runs; those of steps "
     "are from both medians' own intervals",
     "a failed request counts as longer than any time: a percentile that touches one is n/a",
 )

@@ -8,15 +8,16 @@ Read next by: cli.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any, Final
 
-from inference_bench.charts.canary import canary_chart, rule_name
+from inference_bench.charts.canary import canary_chart, in_unit, rule_name, worsening
 from inference_bench.compare_runs.decide import Decision, Verdict
-from inference_bench.compare_runs.evidence import Evidence, Outcome
+from inference_bench.compare_runs.differences import finite
+from inference_bench.compare_runs.evidence import POWER, Evidence, Outcome, shown_evidence
+from inference_bench.compare_runs.resampling import RESAMPLES
 from inference_bench.compare_runs.rules import Rule, Unit
 from inference_bench.compare_runs.side import Side
 from inference_bench.operate.rollout.suite_outcome import SuiteOutcome
@@ -72,8 +73,8 @@ def _said(found: Decision) -> Iterator[str]:
     if found.needed is not None:
         have = found.pooled.baseline.num_each
         yield (
-            f"about {format_count(found.needed)} requests in each run would tell, with a chance of 80 %, if the differences stay as they "
-            f"are: {format_count(found.needed - have)} more than now"
+            f"about {format_count(found.needed)} requests in each run would tell, with a chance of {format_fraction(POWER, 2)}, if the "
+            f"differences stay as they are: {format_count(found.needed - have)} more than now"
         )
     if found.verdict is Verdict.HOLD and beyond and not found.is_copy:
         names = ", ".join(rule_name(each.rule.figure) for each in beyond)
@@ -92,8 +93,8 @@ def _rules_said(found: Decision) -> Iterator[str]:
         f"{f', and of it each of {rules.looks} looks' if rules.looks > 1 else ''}"
     )
     yield (
-        "intervals: 2,000 resamplings of the same blocks of neighbouring requests in every run, and of the runs; of shares the wider of "
-        "that and what the counts alone allow. A failed request is longer than any time"
+        f"intervals: {format_count(RESAMPLES)} resamplings of the same blocks of neighbouring requests in every run, and of the runs; of "
+        "shares the wider of that and what the counts alone allow. A failed request is longer than any time"
     )
     yield f"goodput counts requests with {found.objective.rule}"
 
@@ -127,13 +128,13 @@ def _why(found: Decision) -> Iterator[str]:
 def _cells(each: Evidence) -> tuple[str, ...]:
     interval = NOT_AVAILABLE
     if each.interval is not None:
-        interval = f"{_change(each.rule, each.interval.low)} to {_change(each.rule, each.interval.high)}"
+        interval = f"{worsening(each.rule, each.interval.low)} to {worsening(each.rule, each.interval.high)}"
     return (
         rule_name(each.rule.figure),
         _limit(each.rule),
         _value(each.rule, each.baseline),
         _value(each.rule, each.canary),
-        _change(each.rule, each.worse),
+        worsening(each.rule, each.worse),
         interval,
         each.outcome.value,
         " / ".join(dict.fromkeys(map(str, each.counts))),  # one number where both sides have as many
@@ -143,12 +144,7 @@ def _cells(each: Evidence) -> tuple[str, ...]:
 def _limit(rule: Rule) -> str:
     if rule.about.unit is Unit.ITEMS:
         return format_count(round(rule.most_worse))
-    return _in_unit(rule, rule.most_worse)
-
-
-def _in_unit(rule: Rule, value: float) -> str:
-    said = format_fraction(value)
-    return said.replace(" %", " pt") if rule.about.unit is Unit.POINTS else said
+    return in_unit(rule, rule.most_worse)
 
 
 def _value(rule: Rule, value: float | None) -> str:
@@ -157,17 +153,6 @@ def _value(rule: Rule, value: float | None) -> str:
     if rule.about.unit is Unit.ITEMS:
         return NOT_AVAILABLE if value is None else f"{round(value)} right"
     return format_fraction(value) if rule.about.unit is Unit.POINTS else format_seconds(value)
-
-
-def _change(rule: Rule, change: float | None) -> str:
-    """How much worse, signed; what is better is below zero."""
-    if change is None or math.isnan(change):
-        return NOT_AVAILABLE
-    if math.isinf(change):
-        return "beyond any" if change > 0 else "below any"
-    if rule.about.unit is Unit.ITEMS:
-        return f"{round(change)}"
-    return f"{'+' if change > 0 else ''}{_in_unit(rule, change)}"
 
 
 # ── JSON ───────────────────────────────────────────────────────────────────────────────────────────
@@ -233,7 +218,7 @@ def _evidence_json(each: Evidence) -> dict[str, Any]:
         "outcome": each.outcome.value,
         "baseline": each.baseline,
         "canary": each.canary,
-        "worse": _finite(each.worse),
+        "worse": finite(each.worse),
         "interval": _interval_json(each.interval),
         "interval_of_all_rules": _interval_json(each.all_rules),
         "counts": list(each.counts),
@@ -245,11 +230,7 @@ def _evidence_json(each: Evidence) -> dict[str, Any]:
 def _interval_json(interval: Interval | None) -> dict[str, Any] | None:
     if interval is None:
         return None
-    return {"low": _finite(interval.low), "high": _finite(interval.high), "confidence": interval.confidence}
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
+    return {"low": finite(interval.low), "high": finite(interval.high), "confidence": interval.confidence}
 
 
 # ── page ───────────────────────────────────────────────────────────────────────────────────────────
@@ -287,9 +268,8 @@ def _names(sides: Sequence[Side]) -> str:
 
 
 def _key_figures(found: Decision) -> Iterator[KeyFigure]:
-    shown = [each for each in found.evidence if each.outcome is not Outcome.NOT_MEASURED]
     order = {Outcome.BROKEN: 0, Outcome.UNTOLD: 1, Outcome.KEPT: 2}
-    for each in sorted(shown, key=lambda each: order[each.outcome])[:5]:
+    for each in sorted(shown_evidence(found.evidence), key=lambda each: order[each.outcome])[:5]:
         cells = _cells(each)
         yield KeyFigure(
             cells[0],

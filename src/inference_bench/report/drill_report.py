@@ -65,20 +65,13 @@ def _scenario_json(each: ScenarioResult) -> dict[str, Any]:
         "question": each.question,
         "passed": each.has_passed if is_played else None,
         "skipped": each.skipped,
-        **_tally_json(each.tally),
+        **asdict(each.tally),
         "detected_s": each.detected_s,
         "breaker_s": each.breaker_s,
         "recovered_s": each.recovered_s,
         "fault_s": each.fault_s,
         "problems": list(each.problems),
         "notes": list(each.notes),
-    }
-
-
-def _tally_json(tally: Tally) -> dict[str, Any]:
-    return {
-        **asdict(tally),
-        **{name: dict(getattr(tally, name)) for name in ("answered_by", "attempt_ends", "reasons")},
     }
 
 
@@ -91,7 +84,7 @@ def _soak_json(soak: SoakResult) -> dict[str, Any]:
         "duration_s": soak.duration_s,
         "down_s": soak.down_s,
         "seed": soak.seed,
-        **_tally_json(soak.tally),
+        **asdict(soak.tally),
         "problems": list(soak.problems),
     }
 

@@ -25,6 +25,7 @@ from inference_bench.report.report_html import (
     repeat_part,
     report_page,
     sentence,
+    value_and_unit,
 )
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.text import clean, table_text, wrap
@@ -140,8 +141,7 @@ def isolation_html(found: IsolationResult, made: Provenance) -> str:
     figures = [
         KeyFigure(
             arm.name,
-            NOT_AVAILABLE if arm.other is None else format_seconds(arm.other.median_s).rpartition(" ")[0],
-            "" if arm.other is None else format_seconds(arm.other.median_s).rpartition(" ")[2],
+            *value_and_unit(format_seconds(None if arm.other is None else arm.other.median_s)),
             Origin.MEASURED,
             "sooner with another tenant's prefix",
             _SAID[arm.verdict],

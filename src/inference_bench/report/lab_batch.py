@@ -26,6 +26,7 @@ from inference_bench.report.lab_batch_tables import (
     speed_table,
 )
 from inference_bench.report.lab_page import LabPage
+from inference_bench.report.report_html import value_and_unit
 from inference_bench.units import (
     format_bytes,
     format_count,
@@ -36,7 +37,6 @@ from inference_bench.units import (
 )
 
 _MEASURED: Final = "measured"
-_FLOAT32: Final = "float32"
 
 
 def lab_page(result: BatchResult) -> LabPage:
@@ -74,7 +74,7 @@ def _figures(result: BatchResult) -> Iterator[KeyFigure]:
             f"{format_number(last.tokens_per_s)} tokens/s against {format_number(first.tokens_per_s)}",
         )  # fmt: skip
     for point in (first, last) if last is not first else (first,):
-        share, _, unit = format_fraction(point.step_fraction_of_bound).partition(" ")
+        share, unit = value_and_unit(format_fraction(point.step_fraction_of_bound))
         yield KeyFigure(
             f"of the bound at batch {format_count(point.batch)}", share, unit, _MEASURED, f"limited by {point.step_limited_by}",
             f"a step takes {format_seconds(point.step_s)}, its work at least {format_seconds(point.step_bound_s)}",

@@ -9,9 +9,14 @@ Read next by: cli, notebook.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Final
 
 from inference_bench.charts.lab_grammar import allowed_chart, parts_chart
 from inference_bench.labs.grammar.result import (
+    ADVANCE,
+    APPLY,
+    MASK,
+    MODEL,
     DocumentRun,
     GrammarResult,
     Outcome,
@@ -38,7 +43,7 @@ from inference_bench.report.lab_grammar_tables import (
 from inference_bench.report.lab_page import LabPage
 from inference_bench.units import format_count, format_fraction, format_number, format_seconds
 
-_OWN_WORK = ("compute the mask", "apply it", "advance the grammar")
+_OWN_WORK: Final = (MASK, APPLY, ADVANCE)
 
 
 def lab_page(result: GrammarResult) -> LabPage:
@@ -104,7 +109,7 @@ def _figures(result: GrammarResult) -> Iterator[KeyFigure]:
                 f"{rate.num_truncated} cut off by the budget, which counts as invalid",
                 rate.valid_fraction,
             )
-    mask, share = _part(result, _OWN_WORK[0]), mask_share(result)
+    mask, share = _part(result, MASK), mask_share(result)
     if mask is not None and share is not None:
         value, unit = format_seconds(mask.median_s).split(" ", 1)
         yield KeyFigure(
@@ -174,7 +179,7 @@ def _guarantee(result: GrammarResult) -> Iterator[str]:
 
 
 def _cost(result: GrammarResult) -> Iterator[str]:
-    mask, model, share = _part(result, _OWN_WORK[0]), _part(result, "model"), mask_share(result)
+    mask, model, share = _part(result, MASK), _part(result, MODEL), mask_share(result)
     if mask is None or model is None or share is None:
         return
     yield (

@@ -7,7 +7,7 @@ Read next by: lab_grammar.
 
 from __future__ import annotations
 
-from inference_bench.labs.grammar.result import DocumentRun, GrammarResult, Outcome, SchemaFacts
+from inference_bench.labs.grammar.result import DocumentRun, GrammarResult, Outcome, SchemaFacts, Way
 from inference_bench.origin import Origin
 from inference_bench.report.table import Column, Table
 from inference_bench.stats import Interval
@@ -93,7 +93,7 @@ def schemas_table(result: GrammarResult) -> Table:
 
 
 def _schema_row(schema: SchemaFacts, result: GrammarResult) -> tuple[str, ...]:
-    own = [each for each in result.documents if each.schema == schema.name and each.way.value == "constrained"]
+    own = [each for each in result.documents if each.schema == schema.name and each.way is Way.CONSTRAINED]
     tokens = sum(each.num_tokens for each in own)
     forced = sum(each.num_forced or 0 for each in own)
     return (

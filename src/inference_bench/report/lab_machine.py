@@ -15,6 +15,7 @@ from inference_bench.labs.machine.result import Agreement, LabCeilings, LabProdu
 from inference_bench.report.html_pieces import Drawing
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.lab_page import LabPage
+from inference_bench.report.report_html import value_and_unit
 from inference_bench.report.table import Column, Table
 from inference_bench.units import (
     format_bytes,
@@ -48,8 +49,8 @@ def _figures(result: MachineResult) -> Iterator[KeyFigure]:
         ("memory bandwidth", best.bandwidth_bytes_per_s, "B/s"),
         ("float32 peak", best.peak_flops_per_s, "FLOP/s"),
     ):
-        number, _, prefixed = format_si(value, unit).partition(" ")
-        yield KeyFigure(name, number, prefixed, _MEASURED, "the fastest of both libraries and the probe", best.source)
+        said = value_and_unit(format_si(value, unit))
+        yield KeyFigure(name, *said, _MEASURED, "the fastest of both libraries and the probe", best.source)
     ridge = format_number(best.roof.ridge_flops_per_byte)
     yield KeyFigure("ridge", ridge, "FLOP/byte", _MEASURED, "peak over bandwidth", "where memory stops being the limit")
     for each in result.agreements:

@@ -101,9 +101,9 @@ def first_chart(page: LabPage, width_px: int) -> Spec | None:
 
 def repeated(head: LabHead) -> Provenance:
     """How a result came about that no command line made, told from the result alone."""
-    pinned = head.subject is not None and head.subject.revision is not None
     words = ["inference-bench", "lab", head.lab]
-    words += ["--model", head.subject.name, "--revision", str(head.subject.revision)] if pinned and head.subject else []
+    if head.subject is not None and head.subject.revision is not None:
+        words += ["--model", head.subject.name, "--revision", head.subject.revision]
     words += ["--quick"] if head.is_quick else []
     words += ["--threads", str(head.num_threads), "--seed", str(head.seed)]
     made_at = head.started_at.replace("T", " ").replace("+00:00", " UTC")

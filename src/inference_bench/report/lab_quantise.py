@@ -15,14 +15,19 @@ from typing import Final
 
 from inference_bench.charts.lab_quantise import MOST_TIMES, outlier_chart, quality_chart
 from inference_bench.facts.formats import number_format
-from inference_bench.labs.quantise.result import OUTLIER_RATIO, GgufRow, MethodRow, QuantiseResult
+from inference_bench.labs.quantise.result import (
+    ACTIVATIONS,
+    KV_FAMILY,
+    OUTLIER_RATIO,
+    SENSITIVITY,
+    GgufRow,
+    MethodRow,
+    QuantiseResult,
+)
 from inference_bench.report.html_pieces import Drawing
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.lab_page import LabPage
 from inference_bench.report.lab_quantise_tables import (
-    ACTIVATIONS,
-    KV_FAMILY,
-    SENSITIVITY,
     change,
     detail_table,
     file_table,

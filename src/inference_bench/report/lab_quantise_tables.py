@@ -12,19 +12,23 @@ import math
 from collections.abc import Sequence
 from typing import Final
 
-from inference_bench.labs.quantise.result import OUTLIER_RATIO, MethodRow, OutlierRow, QuantiseResult
+from inference_bench.labs.quantise.result import (
+    ACTIVATIONS,
+    KV_FAMILY,
+    OUTLIER_RATIO,
+    SENSITIVITY,
+    MethodRow,
+    OutlierRow,
+    QuantiseResult,
+)
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.units import NOT_AVAILABLE, format_bytes, format_count, format_fraction, format_number, format_si
 
-KV_FAMILY: Final = "KV cache"
-SENSITIVITY: Final = "One kind of layer at 4 bits"
-ACTIVATIONS: Final = ("8-bit activations", "SmoothQuant", "LLM.int8()")
 _APART: Final = (KV_FAMILY, SENSITIVITY, *ACTIVATIONS)
 _NUM_OUTLIERS: Final = 8
 _MEASURED: Final = "measured"
 _MOST_LOSS: Final = 600.0  # nats, beyond which a perplexity is no number any more
 _AS_FACTOR: Final = 1.0  # a perplexity twice as large or more is said as a factor
-
 
 _CACHE_COLUMNS: Final = (Column("a token", "r", "counted", "a token: bytes of its keys and values, scales included."),)
 _WEIGHT_COLUMNS: Final = (

@@ -15,7 +15,7 @@ from inference_bench.operate.ledger.flow import Group, Ledger
 from inference_bench.operate.ledger.lines import FileTrouble
 from inference_bench.operate.ledger.totals import By
 from inference_bench.report.plan_cost_report import format_usd
-from inference_bench.report.table import Column, Table
+from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.text import clean, shorten
 from inference_bench.units import (
     KILO,
@@ -58,38 +58,23 @@ def apart_table(ledger: Ledger) -> Table:
     """The three that must not be confused: capacity, work and success."""
     sums, paid, money = ledger.sums, ledger.paid, ledger.money
     capacity = None if paid.capacity_output_tokens is None else round(paid.capacity_output_tokens)
-    rows = [
-        (
-            "paid for",
-            f"{format_number(paid.device_hours)} device-hours",
-            NOT_AVAILABLE,
-            format_count(capacity),
-            NOT_AVAILABLE,
-            format_usd(None if money is None else money.usd_per_million_at_capacity),
-        ),
-        (
-            "computed",
-            f"{format_count(sums.num_attempts)} attempts",
-            format_count(sums.computed_input_tokens),
-            format_count(sums.computed_output_tokens),
-            _of(sums.computed_output_tokens, sums.computed_output_tokens),
-            format_usd(None if money is None else money.usd_per_million_computed),
-        ),
+    computed = sums.computed_output_tokens
+    work = (
+        ("computed", f"{format_count(sums.num_attempts)} attempts", sums.computed_input_tokens, computed),
         (
             "completed",
             f"{format_count(sums.num_completed)} requests",
-            format_count(sums.completed_input_tokens),
-            format_count(sums.completed_output_tokens),
-            _of(sums.completed_output_tokens, sums.computed_output_tokens),
-            format_usd(None if money is None else money.usd_per_million_completed),
+            sums.completed_input_tokens,
+            sums.completed_output_tokens,
         ),
-        (
-            "of use",
-            f"{format_count(sums.num_useful)} requests",
-            format_count(sums.useful_input_tokens),
-            format_count(sums.useful_output_tokens),
-            _of(sums.useful_output_tokens, sums.computed_output_tokens),
-            format_usd(None if money is None else money.usd_per_million_useful),
+        ("of use", f"{format_count(sums.num_useful)} requests", sums.useful_input_tokens, sums.useful_output_tokens),
+    )
+    bought = f"{format_number(paid.device_hours)} device-hours"
+    rows: list[Cells] = [
+        ("paid for", bought, NOT_AVAILABLE, format_count(capacity), NOT_AVAILABLE),
+        *(
+            (what, many, format_count(inputs), format_count(outputs), _of(outputs, computed))
+            for what, many, inputs, outputs in work
         ),
     ]
     columns = [
@@ -98,10 +83,16 @@ def apart_table(ledger: Ledger) -> Table:
         Column("input tokens"),
         Column("output tokens"),
         Column("of computed"),
-        Column("USD/M output"),
     ]
-    if money is None or money.usd is None:
-        columns, rows = columns[:-1], [row[:-1] for row in rows]  # type: ignore[misc]
+    if money is not None and money.usd is not None:
+        columns.append(Column("USD/M output"))
+        usd = (
+            money.usd_per_million_at_capacity,
+            money.usd_per_million_computed,
+            money.usd_per_million_completed,
+            money.usd_per_million_useful,
+        )
+        rows = [(*row, format_usd(each)) for row, each in zip(rows, usd, strict=True)]
     note = "Input tokens are those that were computed: without what a prefix cache held."
     return Table("Paid for, computed, completed, of use", tuple(columns), tuple(rows), note=note)
 
@@ -350,8 +341,7 @@ def _sum_notes(ledger: Ledger) -> Iterator[str]:
         yield (
             f"{_many(sums.num_without_input, 'attempt gave', 'attempts gave')} tokens and no count of input: input is at least this"
         )
-    unjudged = sums.num_completed - sums.num_judged - min(sums.num_warm_up, sums.num_completed - sums.num_judged)
-    if unjudged:
+    if (unjudged := sums.num_completed - sums.num_judged - sums.num_warm_up) > 0:
         yield f"of {_many(unjudged, 'completed answer', 'completed answers')} nobody said whether it was of use: taken for yes"
 
 

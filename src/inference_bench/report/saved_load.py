@@ -21,7 +21,7 @@ from inference_bench.measure.server_metrics import ServerMetrics, read_server_me
 from inference_bench.measure.server_metrics_checks import check_server
 from inference_bench.measure.store import RunFolder, StoredRecords, read_records
 from inference_bench.metrics import Metrics, summarise
-from inference_bench.records import RequestRecord, Stage
+from inference_bench.records import RequestRecord
 from inference_bench.report.load_report import metrics_json, metrics_text, server_json, server_lines
 from inference_bench.report.proof_report import VERDICTS, definitions_json, definitions_text, proof_json, proof_text
 from inference_bench.report.text import printable, wrap
@@ -63,11 +63,7 @@ def saved_load(path: Path) -> SavedLoad:
     """
     asked = asked_in(RunFolder.open(path).read_meta())
     stored = read_records(path)
-    groups: dict[str, list[RequestRecord]] = {}
-    for record in stored.records:
-        if record.stage is Stage.MEASURE:
-            groups.setdefault(record.group, []).append(record)
-    parts = [_part(group, records, asked.get(group)) for group, records in groups.items()]
+    parts = [_part(group, records, asked.get(group)) for group, records in stored.parts.items()]
     if not (parts and asked):  # nothing says that the parts are questions of their own
         parts = [_part("", list(stored.records), None)]
     return SavedLoad(path, stored, tuple(parts), (path / RESULT_FILE).is_file(), read_server_metrics(path))

@@ -20,6 +20,7 @@ from inference_bench.report.text import MAX_COLUMNS, clean, shorten, table_text,
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
 
 SCHEMA: Final = "inference-bench/watch/1"
+_SUMMARY_SCHEMA: Final = "inference-bench/watch-summary/1"
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _BAR_COLUMNS: Final = 8
 _NAME_COLUMNS: Final = 22
@@ -242,4 +243,4 @@ def _view_json(view: View) -> dict[str, Any]:
 
 def tally_json(tallies: Sequence[Tally]) -> dict[str, Any]:
     """The last line of `watch --json`: what the whole watch saw."""
-    return {"schema": f"{SCHEMA.removesuffix('/1')}-summary/1", "servers": [asdict(tally) for tally in tallies]}
+    return {"schema": _SUMMARY_SCHEMA, "servers": [asdict(tally) for tally in tallies]}

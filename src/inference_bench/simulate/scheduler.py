@@ -287,13 +287,20 @@ class Scheduler:
     def _preempt(self, plan: Plan) -> None:
         """The newest gives way, and goes to the head of the queue.
 
-        Raises:  RequestError when it is alone
+        Raises:  RequestError when it is alone, and where each slot owns its cells: there the budget goes by slots and not by age, so
+                 that requests which gave way to one another could do so for ever
         """
         if len(self.running) == 1:
             lone = self.running[0]
             raise RequestError(
                 f"request {lone.index} cannot fit alone: its {lone.known_tokens} tokens need "
                 f"{self._memory.sequence_bytes(lone.known_tokens)} bytes of cache, there are {self._memory.budget_bytes}"
+            )
+        if self._settings.budget_rule is BudgetRule.EQUAL_BATCHES:
+            raise RequestError(
+                f"{len(self.running)} requests need more than the {self._memory.budget_bytes} bytes of cache that there are, and with the "
+                f"budget rule {self._settings.budget_rule} each slot owns its cells: give {self._settings.max_running} slots what they "
+                "can hold, or fewer slots"
             )
         victim = self._victim()
         self.running.remove(victim)

@@ -1,6 +1,6 @@
 """The identity of a verification: what was served, and whether that stays so while it is measured.
 
-In:   the engine's identity and figures, the model, the machine
+In:   a Target; the model and its weights; the engine's figures
 Out:  ModelIdentity, a Watch over what is served, the cache format
 Leaves out: everything measured; every component by hash (manifest)
 Read next by: flow.

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from inference_bench.labs.checks import Check
-from inference_bench.labs.head import LabHead, SubjectIdentity
 from inference_bench.labs.quantise.formats import format_rows
 from inference_bench.labs.quantise.result import (
     GgufRow,
@@ -13,6 +14,7 @@ from inference_bench.labs.quantise.result import (
     QuantiseResult,
     ReferenceRow,
 )
+from labs.made_page import HEAD
 
 PLAIN = 20.0
 # name, family, bits a weight, perplexity
@@ -55,13 +57,8 @@ def outlier(block: int, kind: str, ratio: float) -> OutlierRow:
 
 
 def sample_result(references: tuple[ReferenceRow, ...] = (), note: str | None = None) -> QuantiseResult:
-    identity = SubjectIdentity("tiny", "a folder", None, "0" * 64, 1_000_000, "float32")
-    head = LabHead(
-        "quantise", "What do fewer bits cost?", "2026-11-30T12:00:00+00:00", 40.0, 2_000_000_000, "a machine, 2 cores", 2, 0.1,
-        identity, {"torch": "2.13"}, 0, True, ("what is left out",), ("what is assumed",),
-    )  # fmt: skip
     return QuantiseResult(
-        head=head,
+        head=replace(HEAD, lab="quantise", question="What do fewer bits cost?"),
         checks=(Check("something holds", True, "1", "1"),),
         text_name="a text",
         text_source="somewhere",

@@ -20,7 +20,6 @@ from inference_bench.convert.plan import ConversionSource, read_source  # noqa: 
 from inference_bench.errors import ModelFileError, StorageError  # noqa: E402
 from inference_bench.facts.formats import number_format  # noqa: E402
 from inference_bench.labs.quantise.gguf_files import (  # noqa: E402
-    file_name_of,
     stored_format,
     weights_in_file,
     write_engine_file,
@@ -93,8 +92,10 @@ def test_rounded_matrices_read_back_are_what_their_blocks_say(source: Conversion
 
 
 @pytest.mark.parametrize("name", ["lm_head", "model.layers.x.mlp.up_proj", "model.layers.0.mlp.router", "up_proj"])
-def test_a_layer_that_a_file_has_no_name_for_has_none(name: str) -> None:
-    assert file_name_of(name) is None
+def test_a_layer_that_a_file_has_no_matrix_for_has_none(source: ConversionSource, name: str) -> None:
+    there = "model.layers.0.mlp.up_proj"
+    shape = torch.empty(tiny.INNER, tiny.HIDDEN)
+    assert set(weights_in_file(source.path, {name: shape, there: shape}, quiet)) == {there}
 
 
 def test_a_format_of_larger_blocks_than_the_rows_is_refused(source: ConversionSource, tmp_path: Path) -> None:

@@ -155,7 +155,7 @@ def test_a_format_that_the_engine_does_not_serve_is_named_and_the_rest_goes_on(
 
     monkeypatch.setattr(gguf_quality, "_served", served)
     monkeypatch.setattr(gguf_quality, "_weights_perplexity", lambda *_: 2.5)
-    monkeypatch.setattr(gguf_quality, "column_importance", lambda _: {"blk.0.attn_q.weight": np.ones(64, np.float32)})
+    monkeypatch.setattr(gguf_quality, "column_importance", lambda *_: {"blk.0.attn_q.weight": np.ones(64, np.float32)})
     session = LabSession("quantise", "", LabSettings())
     rows = measure_gguf(replace(from_file, is_quick=False), session)
     names = [

@@ -95,8 +95,7 @@ def test_greedy_answers_with_a_cache_are_those_without_one() -> None:
 
 
 def test_prompts_are_cut_at_the_left_to_one_length() -> None:
-    network = SimpleNamespace(generation_config=SimpleNamespace(eos_token_id=2))
-    model: Any = SimpleNamespace(encode=lambda text: [ord(char) % 90 for char in text], tokenizer=None, network=network)
+    model: Any = SimpleNamespace(encode=lambda text: [ord(char) % 90 for char in text], tokenizer=None, end_ids=(2,))
     task = make_task(model, range(90), seed=0, is_quick=False)
     assert task.prompts.shape[0] == 8
     assert all(row[-5:].tolist() == [ord(char) % 90 for char in "JSON:"] for row in task.prompts)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from inference_bench.labs.checks import Check
-from inference_bench.labs.head import LabHead, SubjectIdentity
 from inference_bench.labs.speculate.result import (
     Comparison,
     Divergence,
@@ -23,23 +22,9 @@ from inference_bench.labs.speculate.result import (
     SpeedUps,
     StepCosts,
 )
+from labs.made_page import HEAD
 
-HEAD = LabHead(
-    lab="speculate",
-    question="Does speculative decoding keep its output, and what does it gain?",
-    started_at="2026-11-30T12:00:00+00:00",
-    elapsed_s=40.0,
-    peak_memory_bytes=1_100_000_000,
-    machine="a machine, 2 core(s)",
-    num_threads=2,
-    load_average_1min=0.5,
-    subject=SubjectIdentity("model", "a folder", None, "0" * 64, 1000, "float32"),
-    software={},
-    seed=0,
-    is_quick=True,
-    left_out=("something",),
-    assumptions=("something else",),
-)
+QUESTION = "Does speculative decoding keep its output, and what does it gain?"
 EXIT = "early exit 20/30"
 NEAR_TIE = Divergence(7, 1e-6, 1e-5, is_near_tie=True)
 FAULT = Divergence(7, 0.5, 0.25, is_near_tie=False)
@@ -105,7 +90,7 @@ def sample(divergence: Divergence | None = None) -> SpeculateResult:
     ]
     equal[0] = replace(equal[0], divergence=divergence, num_equal_tokens=32 if divergence is None else 7)
     return SpeculateResult(
-        head=HEAD,
+        head=replace(HEAD, lab="speculate", question=QUESTION),
         checks=(Check("greedy answers, lookup", True, "4 of 4 equal", "all equal, or a near tie"),),
         drafts=(DraftFacts("lookup", "lookup", 0.0), DraftFacts(EXIT, "early exit", 0.74)),
         prompts=(PromptFacts("copy", 62, 25, True, 0.04), PromptFacts("story", 17, 32, False, 0.04)),

@@ -159,5 +159,5 @@ def test_what_is_typed_is_what_is_asked() -> None:
 
 
 def test_a_temperature_that_is_no_number_is_refused_by_name() -> None:
-    with pytest.raises(RequestError, match="temperature 'warm' is not a number"):
+    with pytest.raises(RequestError, match="the temperature is 'warm'"):
         parsed("--temperature", "warm")

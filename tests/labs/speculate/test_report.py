@@ -76,7 +76,7 @@ def test_no_mistake_that_could_be_planted_and_nothing_proposed_leave_sentences_t
 
 def test_the_server_is_said_to_be_slower_where_it_was() -> None:
     said = " ".join(lab_page(sample()).reading)
-    assert "74.0 tokens/s with it and 82.0 tokens/s" in said or "74.0 tokens/s with it and 82.0 without" in said
+    assert "74.0 tokens/s with it and 82.0 without" in said
     assert "1 of 2 answers were slower with it, most story" in said
 
 

@@ -45,7 +45,8 @@ def test_a_date_counts_from_the_servers_own_clock_where_it_says_its_time() -> No
 
 
 @pytest.mark.parametrize(
-    ("value", "seconds"), [("0", 0), (" 120 ", 120), ("1.5", None), ("-1", None), ("soon", None), ("", None)]
+    ("value", "seconds"),
+    [("0", 0), (" 120 ", 120), ("4, 9", 4), ("1.5", None), ("-1", None), ("soon", None), ("", None)],
 )
 def test_retry_after_is_a_whole_number_of_seconds_and_nothing_else(value: str, seconds: float | None) -> None:
     assert parse_retry_after(value, 0.0) == seconds

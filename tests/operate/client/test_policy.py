@@ -10,9 +10,9 @@ import pytest
 
 from inference_bench.errors import RequestError
 from inference_bench.measure.target import ApiKey, Endpoint, Target
-from inference_bench.operate.answers import AttemptEnd
+from inference_bench.operate.answers import AttemptEnd, end_of_status
 from inference_bench.operate.client import BreakerPolicy, Client, Policy, Request, Upstream
-from inference_bench.operate.client.policy import RULES, Health, end_of_status, health_of
+from inference_bench.operate.client.policy import RULES, Health, health_of
 
 MESSAGES = [{"role": "user", "content": "the words of the caller"}]
 SECRET = "sk-0123456789abcdef"

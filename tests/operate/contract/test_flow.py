@@ -168,7 +168,7 @@ def test_an_interruption_of_requests_at_once_breaks_off_those_that_wait() -> Non
     waiting, began = threading.Event(), time.monotonic()
     with socket.create_server(("127.0.0.1", 0)) as silent:
         target = target_of(f"http://127.0.0.1:{silent.getsockname()[1]}", None, None)
-        server = Server(Wire(target, timeout_s=15, budget_s=60), target)
+        server = Server(Wire(target, timeout_s=15, budget_s=60))
         with pytest.raises(KeyboardInterrupt):
             at_once(server, ask, range(3))
     assert time.monotonic() - began < 10

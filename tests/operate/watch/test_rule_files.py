@@ -20,9 +20,9 @@ yaml = pytest.importorskip("yaml")
 
 # names beside those that are read here: vLLM, "Production Metrics" and its design page; SGLang, "Production Metrics"
 ALSO = {
-    "vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_bucket", "http_requests_total",
+    "vllm:time_to_first_token_seconds_bucket", "vllm:inter_token_latency_seconds_bucket", "vllm:request_success_total",
     "sglang:time_to_first_token_seconds_bucket", "sglang:inter_token_latency_seconds_bucket", "sglang:num_requests_total",
-    "sglang:http_responses_total",
+    "sglang:http_responses_total", "sglang:num_aborted_requests_total", "http_requests_total",
 }  # fmt: skip
 KNOWN = WANTED | _OWN | EXPORTED | ALSO
 NAME = re.compile(r"\b(?:vllm|sglang|llamacpp):[a-z0-9_]+|\binference_bench_[a-z0-9_]+|\bhttp_[a-z0-9_]+")

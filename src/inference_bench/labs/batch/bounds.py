@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
 
 from inference_bench.accounting.cache import CacheFormat
 from inference_bench.accounting.weight_plan import weight_plan
@@ -19,10 +18,7 @@ from inference_bench.accounting.work import SequenceStep, StepWork, count_step_w
 from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import ModelSpec
 from inference_bench.labs.machine.result import LabCeilings
-from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.roofline import Bound, bound, bound_step
-
-_FORMATS: Final = {FLOAT32: "fp32", BFLOAT16: "bf16"}
 
 
 def decode_work(spec: ModelSpec, dtype: str, contexts: Sequence[int]) -> StepWork:
@@ -37,7 +33,7 @@ def prefill_work(spec: ModelSpec, dtype: str, lengths: Sequence[int]) -> StepWor
 
 
 def _work(spec: ModelSpec, dtype: str, sequences: Sequence[SequenceStep]) -> StepWork:
-    fmt = number_format(_FORMATS[dtype])
+    fmt = number_format(dtype)
     return count_step_work(spec, count_weights(spec, weight_plan(fmt.name)), CacheFormat(fmt, fmt), sequences)
 
 

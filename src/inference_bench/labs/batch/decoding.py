@@ -73,14 +73,9 @@ class Decoder:
         from transformers import DynamicCache
 
         self._network, self._padded, self._layout = network, padded, layout
-        self.cache = DynamicCache(config=network.config)
+        self._cache = DynamicCache(config=network.config)
         self._mask = padded.mask
         self._width = padded.width
-
-    @property
-    def num_cached(self) -> int:
-        """Columns in the cache, padding included."""
-        return self._width
 
     def prefill(self) -> torch.Tensor:
         """The whole prompts, and the logits from which each first token is chosen.
@@ -119,7 +114,7 @@ class Decoder:
             input_ids=ids,
             attention_mask=mask,
             position_ids=positions,
-            cache=self.cache,
+            cache=self._cache,
             use_cache=True,
             logits_to_keep=keep,
         ).logits

@@ -8,18 +8,25 @@ Read next by: cli, notebook pages.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 from inference_bench.errors import RequestError
+from inference_bench.labs.batch import faults
+from inference_bench.labs.batch.agreement import ALLOWED, compare
+from inference_bench.labs.batch.breakdown import break_down
+from inference_bench.labs.batch.decoding import decode, in_one_pass
+from inference_bench.labs.batch.padding import pad_left
 from inference_bench.labs.batch.prompts import PROMPTS
 from inference_bench.labs.batch.request import BatchRequest
 from inference_bench.labs.batch.result import BatchAgreement, BatchResult, DtypeRun, FaultRow, PadRow
+from inference_bench.labs.batch.speed import Repeats, measure_point
 from inference_bench.labs.checks import Check
 from inference_bench.labs.machine.ceilings import busy, measure_ceilings
 from inference_bench.labs.machine.result import LabCeilings
 from inference_bench.labs.model import LabModel, load_model, require_packages
 from inference_bench.labs.session import LabSession, Progress, computing_threads
-from inference_bench.labs.settings import FLOAT32
+from inference_bench.labs.settings import FLOAT32, value_bytes
 from inference_bench.labs.subject import LabSubject, find_subject
 from inference_bench.units import GIGA, format_count, format_number
 
@@ -38,17 +45,22 @@ _ONE_BY_ONE: Final = "token by token, with its own cache"
 _ONE_PASS: Final = "in one pass over what the batch emitted, without a cache"
 
 
+@dataclass(slots=True)
 class _Lab:
-    """A lab under way: what is the same for every part of it."""
+    """A lab under way: what is the same for every part of it, and what was found in float32."""
 
-    def __init__(self, request: BatchRequest, session: LabSession, ceilings: Mapping[str, LabCeilings]) -> None:
-        self.request, self.session, self.quick = request, session, request.settings.is_quick
-        self.pads: tuple[PadRow, ...] = ()
-        self.faults: tuple[FaultRow, ...] = ()
-        self.checks: list[Check] = []
-        self.lengths: tuple[int, ...] = ()
-        self.batches = tuple(sorted(request.batches))
-        self.ceilings = ceilings
+    request: BatchRequest
+    session: LabSession
+    ceilings: Mapping[str, LabCeilings]
+    lengths: tuple[int, ...] = ()
+    pads: tuple[PadRow, ...] = ()
+    faults: tuple[FaultRow, ...] = ()
+    checks: list[Check] = field(default_factory=list)
+
+    @property
+    def quick(self) -> bool:
+        """Whether what takes long is left out."""
+        return self.request.settings.is_quick
 
 
 def run_lab(request: BatchRequest, progress: Progress | None = None) -> BatchResult:
@@ -57,8 +69,6 @@ def run_lab(request: BatchRequest, progress: Progress | None = None) -> BatchRes
     Raises:  what finding and loading the model raises; MeasurementError where memory does not suffice
     """
     require_packages("numpy", "threadpoolctl")
-    from inference_bench.labs.batch.agreement import ALLOWED
-
     session = LabSession("batch", QUESTION, request.settings, progress)
     subject = find_subject(session)
     _require_positions(subject, request)
@@ -80,17 +90,15 @@ def run_lab(request: BatchRequest, progress: Progress | None = None) -> BatchRes
 
 def _run_dtype(lab: _Lab, model: LabModel) -> DtypeRun:
     """Everything in one number format; a second one is shorter in quick mode."""
-    from inference_bench.labs.batch.breakdown import break_down
-    from inference_bench.labs.batch.speed import Repeats, measure_point
-
     session, quick = lab.session, lab.quick
     prompts = [model.encode(text) for text in PROMPTS]
     lab.lengths = tuple(map(len, prompts))
     pad_id = _pad_id(model)
     ceilings = lab.ceilings[model.dtype]
     is_main = model.dtype == lab.request.dtypes[0]
-    ends = tuple(sorted({lab.batches[0], lab.batches[-1]}))
-    batches = lab.batches if is_main or not quick else ends
+    every = lab.request.batches
+    ends = tuple(sorted({every[0], every[-1]}))
+    batches = every if is_main or not quick else ends
     repeats = Repeats(_PREFILLS[quick], _STEPS[quick])
     points = [measure_point(model, prompts[:b], pad_id, ceilings, repeats, session.say) for b in batches]
     taken_apart = ends if is_main or not quick else ()
@@ -127,10 +135,6 @@ def _pad_id(model: LabModel) -> int:
 
 def _agree_one_by_one(lab: _Lab, model: LabModel, prompts: Sequence[Sequence[int]], pad_id: int) -> BatchAgreement:
     """The largest batch over a few tokens, each prompt decoded alone with its own cache."""
-    from inference_bench.labs.batch.agreement import ALLOWED, compare
-    from inference_bench.labs.batch.decoding import decode
-    from inference_bench.labs.batch.padding import pad_left
-
     num_tokens, allowed = _SHORT_TOKENS[lab.quick], ALLOWED[model.dtype]
     prompts = prompts[: _SHORT_BATCH[lab.quick]]
     padded = pad_left(prompts, pad_id)
@@ -147,12 +151,8 @@ def _agree_one_by_one(lab: _Lab, model: LabModel, prompts: Sequence[Sequence[int
 
 def _agree_in_one_pass(lab: _Lab, model: LabModel, prompts: Sequence[Sequence[int]], pad_id: int) -> BatchAgreement:
     """The longer run of a smaller batch, each prompt passed once along what it emitted there."""
-    from inference_bench.labs.batch.agreement import ALLOWED, compare
-    from inference_bench.labs.batch.decoding import decode, in_one_pass
-    from inference_bench.labs.batch.padding import pad_left
-
     num_tokens, allowed = lab.request.long_tokens, ALLOWED[model.dtype]
-    kept = _LOGITS_BYTES // (num_tokens * model.spec.vocab_size * 4)
+    kept = _LOGITS_BYTES // (num_tokens * model.spec.vocab_size * value_bytes(FLOAT32))
     chosen = prompts[: max(1, min(_LONG_BATCH[lab.quick], len(prompts), kept))]
     padded = pad_left(chosen, pad_id)
     together = decode(model.network, padded, num_tokens, say=lab.session.say)
@@ -173,11 +173,6 @@ def _judge(
     lab: _Lab, model: LabModel, prompts: Sequence[Sequence[int]], pad_id: int, agreements: Sequence[BatchAgreement]
 ) -> None:
     """Padding, planted faults, and the checks: all in float32, where rounding is far below a fault."""
-    from inference_bench.labs.batch import faults
-    from inference_bench.labs.batch.agreement import ALLOWED
-    from inference_bench.labs.batch.decoding import decode
-    from inference_bench.labs.batch.padding import pad_left
-
     say, allowed, network = lab.session.say, ALLOWED[FLOAT32], model.network
     lab.pads = faults.lengthen_padding(network, prompts[0], pad_id, PADS, _PAD_STEPS, say)
     chosen = prompts[:_FAULT_BATCH]

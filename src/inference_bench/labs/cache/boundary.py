@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inference_bench.errors import RequestError
+from inference_bench.labs.logits import common_length
 
 Encode = Callable[[str], Sequence[int]]
 
@@ -62,13 +63,3 @@ def reusable_prefix(tokenizer_encode: Encode, prefix: str, suffix: str) -> Reusa
         num_reusable_tokens=common_length(alone, whole),
         first_difference=None if same == len(apart) == len(whole) else same,
     )
-
-
-def common_length(one: Sequence[int], other: Sequence[int]) -> int:
-    """How many ids two sequences begin with alike.
-
-    >>> common_length([1, 2, 3], [1, 2, 4, 5]), common_length([1], [1, 2])
-    (2, 1)
-    """
-    pairs = enumerate(zip(one, other, strict=False))
-    return next((index for index, (mine, theirs) in pairs if mine != theirs), min(len(one), len(other)))

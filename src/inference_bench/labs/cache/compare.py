@@ -12,7 +12,7 @@ from typing import Final
 from inference_bench.labs.cache.faults import Fault
 from inference_bench.labs.cache.paths import Generation
 from inference_bench.labs.cache.result import PathComparison
-from inference_bench.labs.logits import top_two_gap
+from inference_bench.labs.logits import common_length, top_two_gap
 
 LOGIT_TOLERANCE: Final = 2e-4
 
@@ -33,8 +33,7 @@ def compare(
             those after it answer different texts, and are not
     """
     num_emitted = len(full.tokens)
-    pairs = zip(full.tokens, other.tokens, strict=False)
-    equal = next((index for index, (mine, theirs) in enumerate(pairs) if mine != theirs), num_emitted)
+    equal = common_length(full.tokens, other.tokens)
     compared = min(equal + 1, num_emitted)
     errors = (full.logits[:compared] - other.logits[:compared]).abs().amax(dim=1).tolist()
     over = (index for index, error in enumerate(errors) if error > LOGIT_TOLERANCE)

@@ -11,7 +11,6 @@ So forwards and cached steps are measured at some contexts, and those between li
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,6 +26,7 @@ from inference_bench.facts.formats import number_format
 from inference_bench.facts.models import ModelSpec
 from inference_bench.labs.cache.model_paths import ModelCached, ModelRecomputed
 from inference_bench.labs.cache.result import LengthPoint
+from inference_bench.measure.timing import wall_clock
 from inference_bench.stats import median
 
 TIMED_PROMPT_TOKENS: Final = 16
@@ -34,6 +34,7 @@ RULE: Final = (
     "time by length: a forward and a cached step are measured at each context, the median of several; what lies between two contexts "
     "is taken to lie on a straight line; cached = the prompt's forward and each further token's step, uncached = a forward for each token"
 )
+_timed: Final = wall_clock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ def _forward_s(network: Any, ids: Sequence[int], repeats: int, say: Callable[[st
     path, seconds = ModelRecomputed(network), []
     for index in range(repeats):
         say(f"forward over {len(ids)} tokens, {index + 1} of {repeats}")
-        seconds.append(_timed(lambda: path.begin(ids)))
+        seconds.append(_timed(lambda: path.begin(ids), 1))
     return median(seconds)
 
 
@@ -71,15 +72,9 @@ def _step_s(network: Any, ids: Sequence[int], repeats: int) -> float:
     path, seconds = ModelCached(network), []
     path.begin(ids[:-1])
     for _ in range(2 * repeats):
-        seconds.append(_timed(lambda: path.step(ids[-1])))
+        seconds.append(_timed(lambda: path.step(ids[-1]), 1))
         path.cache.crop(-1)
     return median(seconds)
-
-
-def _timed(call: Callable[[], object]) -> float:
-    start_s = time.perf_counter()
-    call()
-    return time.perf_counter() - start_s
 
 
 def summed(knots: Sequence[tuple[int, float]], first: int, last: int) -> float:

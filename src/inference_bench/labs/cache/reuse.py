@@ -16,10 +16,12 @@ from typing import Any, Final
 import torch
 from torch import Tensor
 
-from inference_bench.labs.cache.boundary import common_length, reusable_prefix
+from inference_bench.labs.cache.boundary import reusable_prefix
 from inference_bench.labs.cache.model_paths import cache_bytes, cache_positions, new_cache
 from inference_bench.labs.cache.result import BoundaryCase, Branch, PrefixReuse
+from inference_bench.labs.logits import common_length
 from inference_bench.labs.model import LabModel, as_batch
+from inference_bench.measure.timing import wall_clock
 from inference_bench.stats import median
 
 BRANCH_EMITTED: Final = 8
@@ -28,6 +30,7 @@ BOUNDARY_TEXTS: Final = (
     ("The capital of France is ", "Paris, and"),
     ("It was un", "believable that"),
 )
+_timed: Final = wall_clock()
 
 
 def fill(network: Any, ids: Sequence[int]) -> Any:
@@ -63,11 +66,11 @@ def measure_reuse(
     cold, warm, copies = [], [], []
     for index in range(repeats):
         say(f"one prefix cold and warm, {index + 1} of {repeats}")
-        cold.append(_timed(lambda: continued(network, new_cache(network), whole, 1)))
+        cold.append(_timed(lambda: continued(network, new_cache(network), whole, 1), 1))
         start_s = time.perf_counter()
         own = copy.deepcopy(kept)
         copies.append(time.perf_counter() - start_s)
-        warm.append(_timed(lambda cache=own: continued(network, cache, suffix, 1)))  # type: ignore[misc]
+        warm.append(_timed(lambda cache=own: continued(network, cache, suffix, 1), 1))  # type: ignore[misc]
     right = continued(network, new_cache(network), whole, len(suffix))
     found = continued(network, copy.deepcopy(kept), suffix, len(suffix))
     return PrefixReuse(
@@ -165,9 +168,3 @@ def measure_boundaries(model: LabModel, say: Callable[[str], None]) -> tuple[Bou
 
 def _error(right: Tensor, found: Tensor) -> float:
     return float((right - found).abs().max())
-
-
-def _timed(call: Callable[[], object]) -> float:
-    start_s = time.perf_counter()
-    call()
-    return time.perf_counter() - start_s

@@ -8,15 +8,13 @@ Read next by: toy, toy_paths, growth.
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from inference_bench.errors import RequestError
 from inference_bench.labs.cache.result import CONCATENATING, PREALLOCATED
-
-FLOAT32_BYTES: Final = 4
 
 
 class Store(Protocol):

@@ -11,7 +11,6 @@ every keyword by itself, with plain values in place of the schemas inside, so th
 
 from __future__ import annotations
 
-import importlib
 import json
 from collections.abc import Iterator, Mapping
 from functools import cache
@@ -19,8 +18,10 @@ from typing import Any, Final
 
 from inference_bench.errors import RequestError
 from inference_bench.labs.grammar.keyword_cases import KEYWORD_CASES, KeywordCase
+from inference_bench.labs.grammar.matching import accepts_text
 from inference_bench.labs.grammar.result import KeywordOutcome, Outcome, Unenforced
 from inference_bench.labs.grammar.schema_walk import HOLDS_LIST, HOLDS_NAMED, HOLDS_ONE, Place, escaped, walk
+from inference_bench.measure.openai_stream import one_line
 
 _NOTES: Final = frozenset({
     "title", "description", "default", "examples", "$comment", "deprecated", "readOnly", "writeOnly", "contentEncoding",
@@ -75,11 +76,11 @@ def keyword_outcomes() -> tuple[KeywordOutcome, ...]:
 
 
 def _outcome(case: KeywordCase) -> KeywordOutcome:
-    is_error, said = _validate(_to_grammar(case.schema, False))
+    grammar = _to_grammar(case.schema, False)
+    is_error, said = _validate(grammar)
     if is_error:
         return KeywordOutcome(case.keyword, Outcome.REFUSED, _one_line(said[0]))
-    matching = importlib.import_module("inference_bench.labs.grammar.matching")
-    accepts = matching.accepts_text(_to_grammar(case.schema, False), case.unfit)
+    accepts = accepts_text(grammar, case.unfit)
     outcome = Outcome.IGNORED if accepts else Outcome.ENFORCED
     return KeywordOutcome(case.keyword, outcome, "accepts a document that it forbids" if accepts else "")
 
@@ -114,7 +115,8 @@ def _reason(keyword: str, value: Any, siblings: Mapping[str, Any], root: Mapping
 @cache
 def _known_keywords() -> frozenset[str]:
     """Every keyword that forbids something, in any draft that the final validation knows."""
-    validators = importlib.import_module("jsonschema.validators")
+    from jsonschema import validators
+
     drafts = (validators.Draft4Validator, validators.Draft7Validator, validators.Draft202012Validator)
     asked = {keyword for draft in drafts for keyword in draft.VALIDATORS}
     beside = {"then", "else", "minContains", "maxContains", "exclusiveMinimum", "exclusiveMaximum", "format"}
@@ -136,20 +138,22 @@ def _shallow(keyword: str, value: Any) -> Any:
 
 def _to_grammar(schema: Mapping[str, Any], is_lenient: bool) -> str:
     """The schema for the library; options of its own that stand in it are left out, so that none is set from there."""
-    matcher = importlib.import_module("llguidance").LLMatcher
+    from llguidance import LLMatcher
+
     plain = {name: value for name, value in schema.items() if name != _LIBRARY_OPTIONS}
     options = {"lenient": is_lenient, "whitespace_flexible": False, "coerce_one_of": False}
     try:
-        return str(matcher.grammar_from_json_schema(json.dumps(plain), overrides=options))
+        return str(LLMatcher.grammar_from_json_schema(json.dumps(plain), overrides=options))
     except (ValueError, RecursionError) as error:
         raise RequestError(f"the schema cannot be made a grammar: {_one_line(str(error))}") from None
 
 
 def _validate(grammar: str) -> tuple[bool, list[str]]:
-    is_error, said = importlib.import_module("llguidance").LLMatcher.validate_grammar_with_warnings(grammar)
+    from llguidance import LLMatcher
+
+    is_error, said = LLMatcher.validate_grammar_with_warnings(grammar)
     return bool(is_error), [str(each) for each in said]
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _REASON_CHARS else f"{line[: _REASON_CHARS - 2]} …"
+    return one_line(text, _REASON_CHARS)

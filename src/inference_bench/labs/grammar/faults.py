@@ -18,7 +18,15 @@ from inference_bench.labs.grammar.writing import Model, greedy, write
 from inference_bench.measure.text_checks import DocumentCheck
 
 
-class StaleMasks(SchemaMasks):
+class _WrongMasks(SchemaMasks):
+    """Masks that may lead to no document: one is complete as soon as it is broken, too."""
+
+    def is_complete(self) -> bool:
+        """Whether nothing more can come, since the document is whole or broken."""
+        return self.is_broken() or super().is_complete()
+
+
+class StaleMasks(_WrongMasks):
     """Each step gets the mask of the step before, as where masks are computed ahead and one is dropped."""
 
     def __init__(self, vocabulary: Vocabulary, grammar: str) -> None:
@@ -31,12 +39,8 @@ class StaleMasks(SchemaMasks):
         before, self._before = self._before, now
         return now if before is None else before
 
-    def is_complete(self) -> bool:
-        """Whether nothing more can come, since the document is whole or broken."""
-        return self.is_broken() or super().is_complete()
 
-
-class ShiftedMasks(SchemaMasks):
+class ShiftedMasks(_WrongMasks):
     """Each token gets the bit of the one before it, as where a vocabulary is counted from another start."""
 
     def unpack(self, packed: bytes) -> Any:
@@ -44,10 +48,6 @@ class ShiftedMasks(SchemaMasks):
         import numpy as np
 
         return np.roll(super().unpack(packed), 1)
-
-    def is_complete(self) -> bool:
-        """Whether nothing more can come, since the document is whole or broken."""
-        return self.is_broken() or super().is_complete()
 
 
 FAULTS: Final[tuple[tuple[str, Callable[[Vocabulary, str], Masks]], ...]] = (

@@ -19,7 +19,7 @@ from typing import Final
 
 from inference_bench.engines.attach import attach
 from inference_bench.engines.base import LLAMA_CPP, EngineIdentity
-from inference_bench.engines.start import EngineSettings, check_installed, start_engine
+from inference_bench.engines.start import EngineSettings, start_engine
 from inference_bench.errors import MissingExtraError, WorldError
 from inference_bench.labs.grammar.documents import DocumentWriter
 from inference_bench.labs.grammar.enforced import keyword_outcomes
@@ -98,12 +98,9 @@ def _writer(model: LabModel, request: GrammarRequest, session: LabSession) -> Do
 
 
 def _ends(model: LabModel) -> list[int]:
-    """The ids that end an answer: the tokenizer's, and those the model's own settings name, where they are no text."""
-    named = getattr(model.network.generation_config, "eos_token_id", None)
-    beside = named if isinstance(named, list) else [named]
+    """The ids that end an answer, where they are no text."""
     special = set(model.tokenizer.all_special_ids)
-    known = dict.fromkeys([model.tokenizer.eos_token_id, *beside])
-    return [int(token) for token in known if token is not None and int(token) in special]
+    return [token for token in model.end_ids if token in special]
 
 
 def _facts(task: Task, vocabulary: Vocabulary) -> SchemaFacts:
@@ -190,7 +187,6 @@ def _embedded(
     settings = EngineSettings(
         context_tokens=_CONTEXT_TOKENS + budget, num_slots=_SERVER_SLOTS, num_threads=session.num_threads
     )
-    check_installed(LLAMA_CPP)
     with TemporaryDirectory() as scratch:
         log = Path(scratch) / "server.log"
         with start_engine(LLAMA_CPP, subject.gguf, settings, log_path=log, progress=session.say) as server:

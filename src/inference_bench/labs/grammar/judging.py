@@ -56,11 +56,8 @@ def _is_json(text: str) -> bool:
 
 def validity_rates(documents: Sequence[DocumentRun]) -> tuple[ValidityRate, ...]:
     """How many documents of each way fit."""
-    return tuple(_rate(way, [each for each in documents if each.way is way]) for way in Way if _any(way, documents))
-
-
-def _any(way: Way, documents: Sequence[DocumentRun]) -> bool:
-    return any(each.way is way for each in documents)
+    by_way = ((way, [each for each in documents if each.way is way]) for way in Way)
+    return tuple(_rate(way, own) for way, own in by_way if own)
 
 
 def _rate(way: Way, documents: Sequence[DocumentRun]) -> ValidityRate:

@@ -12,10 +12,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 from inference_bench.labs.checks import Check
 from inference_bench.labs.head import LabHead
 from inference_bench.stats import Interval
+
+MODEL, MASK, APPLY, CHOOSE, ADVANCE = "model", "compute the mask", "apply it", "choose", "advance the grammar"
+STEP_PARTS: Final = (MODEL, MASK, APPLY, CHOOSE, ADVANCE)
 
 
 class Way(StrEnum):

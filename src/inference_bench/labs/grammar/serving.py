@@ -21,6 +21,7 @@ from inference_bench.labs.grammar.judging import judge
 from inference_bench.labs.grammar.result import Outcome, ServerKeyword, ServerRun, ServerWay
 from inference_bench.labs.grammar.tasks import Task
 from inference_bench.measure.load import LoadOptions, run_load
+from inference_bench.measure.openai_stream import one_line
 from inference_bench.measure.prompt_files import FilePrompt, FilePrompts
 from inference_bench.measure.prompts import PromptMaker
 from inference_bench.measure.target import Endpoint, Message, Target
@@ -158,5 +159,4 @@ def _inside(schema: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _one_line(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= _SHOWN_CHARS else f"{line[: _SHOWN_CHARS - 2]} …"
+    return one_line(text, _SHOWN_CHARS)

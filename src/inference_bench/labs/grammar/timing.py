@@ -10,8 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from inference_bench.labs.grammar.result import StepPart
-from inference_bench.labs.grammar.writing import PARTS, Written
+from inference_bench.labs.grammar.result import STEP_PARTS, StepPart
+from inference_bench.labs.grammar.writing import Written
 from inference_bench.stats import median, quantile
 
 
@@ -22,7 +22,7 @@ def step_parts(written: Sequence[Written], *, is_constrained: bool) -> tuple[Ste
     """
     steps = [step for each in written for step in each.parts_s[1:]]
     whole_s = math.fsum(value for step in steps for value in step.values())
-    named = ((name, [step[name] for step in steps if name in step]) for name in PARTS)
+    named = ((name, [step[name] for step in steps if name in step]) for name in STEP_PARTS)
     return tuple(_part(name, values, whole_s, is_constrained) for name, values in named if values)
 
 

@@ -11,14 +11,12 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from inference_bench.errors import MeasurementError
 from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.grammar.matching import Masks
-
-MODEL, MASK, APPLY, CHOOSE, ADVANCE = "model", "compute the mask", "apply it", "choose", "advance the grammar"
-PARTS: Final = (MODEL, MASK, APPLY, CHOOSE, ADVANCE)
+from inference_bench.labs.grammar.result import ADVANCE, APPLY, CHOOSE, MASK, MODEL
 
 
 class Model(Protocol):

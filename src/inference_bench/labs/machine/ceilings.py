@@ -10,31 +10,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from inference_bench.errors import MeasurementError
+from inference_bench.facts.formats import number_format
 from inference_bench.labs.machine.comparison import fastest
 from inference_bench.labs.machine.result import LabCeilings, LabProduct, Library, Orientation
-from inference_bench.labs.session import counted
-from inference_bench.labs.settings import BFLOAT16, FLOAT32
+from inference_bench.labs.session import LabSession, counted
+from inference_bench.labs.settings import FLOAT32, value_bytes
 from inference_bench.measure.ceilings import CACHE_MARGIN
 from inference_bench.measure.machine_identity import MachineIdentity
 from inference_bench.units import format_bytes, format_number
 
-if TYPE_CHECKING:
-    from inference_bench.labs.session import LabSession
-
-__all__ = ["LabCeilings", "busy", "matrix_size_for", "measure_ceilings"]
-
 SIZES: Final = (4096, 6144, 8192)
 _SMALLEST: Final = 256
-_VALUE_BYTES: Final = 4
 _MEMORY_SHARE: Final = 0.5
 _MOST_COLUMNS: Final = 512
 _WIDE: Final = 256
 _ROUNDS: Final = 4
 _READS_A_ROUND: Final = 4
-_FORMAT_NAMES: Final = {FLOAT32: "fp32", BFLOAT16: "bf16"}
 _MOST_S: Final = 7.0
 _NOTED_LOAD_FRACTION: Final = 0.25
 
@@ -46,7 +40,7 @@ def matrix_size_for(identity: MachineIdentity, *, is_quick: bool, asked: int | N
     Raises:   MeasurementError where not even a small one fits
     """
     cache, free = identity.last_level_cache_bytes or 0, identity.available_memory_bytes
-    beyond = [size for size in SIZES if _VALUE_BYTES * size * size >= CACHE_MARGIN * cache]
+    beyond = [size for size in SIZES if matrix_bytes(size) >= CACHE_MARGIN * cache]
     size = asked or (beyond[0] if is_quick and beyond else SIZES[-1])
     while free is not None and _needed_bytes(size) > _MEMORY_SHARE * free:
         if size <= _SMALLEST:
@@ -58,9 +52,14 @@ def matrix_size_for(identity: MachineIdentity, *, is_quick: bool, asked: int | N
     return size
 
 
+def matrix_bytes(size: int) -> int:
+    """Bytes of the matrix in float32."""
+    return value_bytes(FLOAT32) * size * size
+
+
 def _needed_bytes(size: int) -> int:
     """The matrix, a copy of it, and the columns in and out."""
-    return _VALUE_BYTES * (2 * size * size + 2 * size * _MOST_COLUMNS)
+    return 2 * matrix_bytes(size) + value_bytes(FLOAT32) * 2 * size * _MOST_COLUMNS
 
 
 def measure_ceilings(session: LabSession, dtypes: Sequence[str] = (FLOAT32,)) -> dict[str, LabCeilings]:
@@ -103,7 +102,7 @@ def _ceilings(found: Sequence[LabProduct], dtype: str, how: str, elapsed_s: floa
     product = max(wide, key=lambda each: fastest(each.row).flops_per_s)
     source = f"{how}: {read.library} at B = 1, {product.library} in {dtype} at B = {product.row.batch}"
     return LabCeilings(
-        fastest(read.row).bytes_per_s, fastest(product.row).flops_per_s, _FORMAT_NAMES[dtype], source, elapsed_s
+        fastest(read.row).bytes_per_s, fastest(product.row).flops_per_s, number_format(dtype).name, source, elapsed_s
     )
 
 

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from importlib.metadata import version
-from typing import Any, Final
+from typing import Final
 
-from inference_bench.labs.machine.ceilings import busy, matrix_size_for
+import torch
+
+from inference_bench.labs.machine import products as p
+from inference_bench.labs.machine.ceilings import SIZES, busy, matrix_bytes, matrix_size_for
 from inference_bench.labs.machine.comparison import (
     Rows,
     ceilings_of,
@@ -29,6 +32,7 @@ from inference_bench.labs.session import LabSession, Progress
 from inference_bench.labs.settings import BFLOAT16
 from inference_bench.measure.ceilings import CACHE_MARGIN, ProbeResult
 from inference_bench.measure.machine import probe
+from inference_bench.measure.machine_identity import identify_blas
 from inference_bench.units import format_bytes
 
 QUESTION: Final = "How fast can this machine read memory and multiply matrices, and do two libraries agree on it?"
@@ -37,8 +41,6 @@ _READS_A_ROUND: Final = 3  # values at B = 1, which are short
 _BUDGET_S: Final = (60.0, 16.0)
 _PROBE_S: Final = (25.0, 8.0)
 _BFLOAT16_BATCHES: Final = (1, 16, 64)
-_ASKED_SIZE: Final = 8192
-_VALUE_BYTES: Final = 4
 _FEATURES: Final = ("avx2", "avx512_f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 
 
@@ -78,8 +80,6 @@ class _Found:
 
 def _time_products(session: LabSession, request: MachineRequest, size: int) -> _Found:
     """Every product of the plan; each proved right once before it is timed."""
-    from inference_bench.labs.machine import products as p
-
     quick, batches, threads = request.settings.is_quick, request.batches, session.num_threads
     session.say(f"drawing a matrix of {size} × {size}")
     operands = p.Operands.drawn(size, max(batches), request.settings.seed)
@@ -87,8 +87,8 @@ def _time_products(session: LabSession, request: MachineRequest, size: int) -> _
     with p.both_on(threads):
         errors = []
         for each in (*main, *bfloat16):
-            session.say(f"proving {each.kind.library}, {each.kind.orientation}, B = {each.batch}, {each.kind.dtype}")
             name = f"{each.kind.library} {each.kind.orientation}, B = {each.batch}, {each.kind.dtype}"
+            session.say(f"proving {name}")
             errors.append((name, p.error_of(operands, each)))
         rounds = p.take_rounds([*main, *bfloat16], _ROUNDS[quick], session.say, budget_s=_BUDGET_S[quick])
     with p.both_on(1):
@@ -102,9 +102,10 @@ def _time_products(session: LabSession, request: MachineRequest, size: int) -> _
     )
 
 
-def _plan(operands: Any, batches: tuple[int, ...], num_threads: int) -> tuple[list[Any], list[Any], list[Any]]:
+def _plan(
+    operands: p.Operands, batches: tuple[int, ...], num_threads: int
+) -> tuple[list[p.Timed], list[p.Timed], list[p.Timed]]:
     """Both libraries in both orientations; the ends with one thread; a few in bfloat16."""
-    from inference_bench.labs.machine import products as p
 
     def timed(kind: p.Kind, each: tuple[int, ...]) -> list[p.Timed]:
         return [p.Timed(kind, b, p.make_call(operands, kind, b), _READS_A_ROUND if b == 1 else 1) for b in each]
@@ -123,9 +124,9 @@ def _say_limits(session: LabSession, request: MachineRequest, size: int, num_rou
         session.left_out.append(
             f"quick: B = {', '.join(map(str, request.batches))} alone, {num_rounds} rounds, a matrix of {size} × {size}"
         )
-    elif size < (request.matrix_size or _ASKED_SIZE):
+    elif size < (request.matrix_size or SIZES[-1]):
         session.left_out.append(f"a matrix larger than {size} × {size}: it would not fit half of the free memory")
-    cache, matrix = session.machine.last_level_cache_bytes, _VALUE_BYTES * size * size
+    cache, matrix = session.machine.last_level_cache_bytes, matrix_bytes(size)
     if cache is None:
         session.assumptions.append("the last-level cache is unknown: nobody checked that the matrix is larger")
     elif matrix < CACHE_MARGIN * cache:
@@ -143,23 +144,23 @@ def _conclude(session: LabSession, size: int, found: _Found, probed: ProbeResult
     libraries = _libraries(session.num_threads)
     rows = Rows(found.main, found.alone, probed, libraries, session.num_threads)
     mine, theirs = (ceilings_of(rows.of(library)) for library in Library)
-    best = highest((mine, theirs, probe_ceilings(probed)))
+    probe_own = probe_ceilings(probed)
     return MachineResult(
         head=session.head(),
         checks=(check_products(found.errors), check_counts(size, [*found.main, *found.alone, *found.bfloat16])),
         matrix_size=size,
-        matrix_bytes=_VALUE_BYTES * size * size,
+        matrix_bytes=matrix_bytes(size),
         last_level_cache_bytes=session.machine.last_level_cache_bytes,
         num_rounds=found.num_rounds,
-        products=mark_above(found.main, probe_ceilings(probed)),
+        products=mark_above(found.main, probe_own),
         one_thread_products=tuple(found.alone),
         bfloat16_products=tuple(found.bfloat16),
         pairs=pair_rows(rows),
         agreements=compare_ceilings(rows),
-        ceilings=best,
+        ceilings=highest((mine, theirs, probe_own)),
         torch_ceilings=mine,
         numpy_ceilings=theirs,
-        probe_ceilings=probe_ceilings(probed),
+        probe_ceilings=probe_own,
         probe_bandwidth_rows=probed.bandwidth_rows,
         libraries=libraries,
         cpu_features=_cpu_features(),
@@ -168,10 +169,6 @@ def _conclude(session: LabSession, size: int, found: _Found, probed: ProbeResult
 
 def _libraries(num_threads: int) -> tuple[LibraryIdentity, ...]:
     """What each library multiplies with, in its own words."""
-    import torch
-
-    from inference_bench.measure.machine_identity import identify_blas
-
     config = torch.__config__.show()
     named = [name for name in ("mkl", "openblas", "eigen", "accelerate") if f"BLAS_INFO={name}" in config]
     parts = [part for part in ("MKL",) if "mkl" in named and torch.backends.mkl.is_available()] or named
@@ -192,7 +189,5 @@ def _libraries(num_threads: int) -> tuple[LibraryIdentity, ...]:
 
 def _cpu_features() -> dict[str, bool]:
     """Which units for products this processor has, where PyTorch tells."""
-    import torch
-
     told = torch.cpu.get_capabilities() if hasattr(torch.cpu, "get_capabilities") else {}
     return {name: bool(told[name]) for name in _FEATURES if name in told}

@@ -3,7 +3,7 @@
 In:   one matrix, columns, a library and an orientation
 Out:  Calls to time, and rounds of them taken in turn
 Leaves out: what the times mean (comparison)
-Read next by: ceilings, flow, which import it only when a lab starts: it needs PyTorch and NumPy.
+Read next by: flow; ceilings, which imports it only when it measures: it needs PyTorch and NumPy.
 
 The matrix is held once: PyTorch sees NumPy's memory. Turns: a round times every product of one library, then of the next, so that
 whatever else the machine does for a few seconds is in the times of both. Between two libraries the threads of the first get the time
@@ -27,14 +27,13 @@ from threadpoolctl import threadpool_limits
 from inference_bench.labs.machine.proof import error_over_allowed, proof_rows
 from inference_bench.labs.machine.result import LabProduct, Library, Orientation
 from inference_bench.labs.session import computing_threads
-from inference_bench.labs.settings import BFLOAT16, FLOAT32
+from inference_bench.labs.settings import FLOAT32, value_bytes
 from inference_bench.measure.ceilings import product_row
 from inference_bench.measure.timing import RawTiming, Repeats, time_calls
 
 Floats: TypeAlias = npt.NDArray[np.float32]
 
 _SETTLE_S: Final = 0.05  # a matrix library's threads look for work so long before they sleep
-VALUE_BYTES: Final = {FLOAT32: 4, BFLOAT16: 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +99,7 @@ class Timed:
     def product(self, matrix_size: int, num_threads: int) -> LabProduct:
         """The median of its values, as rates."""
         timing = RawTiming(tuple(self.values_s), tuple(self.warmup_values_s), self.inner_loops)
-        row = product_row(matrix_size, self.batch, VALUE_BYTES[self.kind.dtype], timing)
+        row = product_row(matrix_size, self.batch, value_bytes(self.kind.dtype), timing)
         return LabProduct(self.kind.library, self.kind.orientation, self.kind.dtype, num_threads, row)
 
 

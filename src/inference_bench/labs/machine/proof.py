@@ -16,14 +16,13 @@ import numpy as np
 from inference_bench.accounting.work import matrix_intensity
 from inference_bench.labs.checks import Check
 from inference_bench.labs.machine.result import LabProduct
-from inference_bench.labs.settings import BFLOAT16
+from inference_bench.labs.settings import BFLOAT16, value_bytes
 from inference_bench.units import format_count, format_number
 
 _SLICE_ROWS: Final = 64
 _FLOAT32_UNIT: Final = 2.0**-24
 _BFLOAT16_UNIT: Final = 2.0**-8
 _SAME: Final = 1e-12
-_VALUE_BYTES: Final = {BFLOAT16: 2}
 
 
 def proof_rows(matrix_size: int) -> list[int]:
@@ -69,8 +68,8 @@ def check_counts(matrix_size: int, products: Sequence[LabProduct]) -> Check:
 
 
 def _is_counted(size: int, product: LabProduct) -> bool:
-    row, value_bytes = product.row, _VALUE_BYTES.get(product.dtype, 4)
-    flops, num_bytes = 2 * size * size * row.batch, value_bytes * (size * size + 2 * size * row.batch)
-    intensity = matrix_intensity(size, size, row.batch, value_bytes)
+    row, each_bytes = product.row, value_bytes(product.dtype)
+    flops, num_bytes = 2 * size * size * row.batch, each_bytes * (size * size + 2 * size * row.batch)
+    intensity = matrix_intensity(size, size, row.batch, each_bytes)
     is_same = abs(row.intensity_flops_per_byte / intensity - 1) < _SAME
     return row.counted_flops == flops and row.counted_bytes == num_bytes and is_same

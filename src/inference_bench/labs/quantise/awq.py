@@ -166,7 +166,7 @@ def awq_methods(bench: QuantiseBench) -> Iterator[Method]:
     windows = calibration_windows(bench.calibration, bench.is_quick)
     sample_tokens = _QUICK_SAMPLE if bench.is_quick else SAMPLE_TOKENS
     inputs = calibration_inputs(bench.model.network, windows, bench.say, sample_tokens)
-    for grid, cuts in dict.fromkeys(wanted):
+    for grid, cuts in wanted:
         yield awq_method(bench, inputs, grid, cuts)
 
 

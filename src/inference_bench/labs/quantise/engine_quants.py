@@ -8,7 +8,7 @@ Read next by: gguf_files.
 The embedded engine is one shared library that exports ggml's C functions. They are looked up by name and called through ctypes. Before
 any call the sizes that the library states are held against the table of formats, since a wrong one would write past the end.
 
-Source: ggml, ggml.h: ggml_quantize_chunk, ggml_type_size, ggml_blck_size, ggml_row_size
+Source: ggml, ggml.h: ggml_quantize_chunk, ggml_type_size, ggml_blck_size
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ ENGINE_FORMATS: Final = ("q8_0", "q5_1", "q5_0", "q4_1", "q4_0", "iq4_nl", "mxfp
 """Formats in blocks of 32 that are asked of it."""
 
 _PACKAGE: Final = "xllamacpp"
-_FUNCTIONS: Final = ("ggml_quantize_init", "ggml_quantize_chunk", "ggml_type_size", "ggml_blck_size", "ggml_row_size")
+_FUNCTIONS: Final = ("ggml_quantize_init", "ggml_quantize_chunk", "ggml_type_size", "ggml_blck_size")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,6 @@ def _declare(library: Any) -> None:
     library.ggml_quantize_init.argtypes, library.ggml_quantize_init.restype = [number], None
     library.ggml_type_size.argtypes, library.ggml_type_size.restype = [number], size
     library.ggml_blck_size.argtypes, library.ggml_blck_size.restype = [number], ctypes.c_int64
-    library.ggml_row_size.argtypes, library.ggml_row_size.restype = [number, ctypes.c_int64], size
     library.ggml_quantize_chunk.restype = size
     library.ggml_quantize_chunk.argtypes = [
         number,

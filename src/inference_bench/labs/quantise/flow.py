@@ -28,11 +28,11 @@ from inference_bench.labs.quantise.kv_cache import kv_methods
 from inference_bench.labs.quantise.linears import linear_layers, network_sha256
 from inference_bench.labs.quantise.llm_int8 import llm_int8_methods
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
-from inference_bench.labs.quantise.mixed import SENSITIVITY, mixed_methods
+from inference_bench.labs.quantise.mixed import mixed_methods
 from inference_bench.labs.quantise.outliers import outlier_rows
 from inference_bench.labs.quantise.reference import Reference, run_reference
 from inference_bench.labs.quantise.request import CALIBRATION_WINDOWS, NUM_WINDOWS, QuantiseRequest
-from inference_bench.labs.quantise.result import MethodRow, QuantiseResult
+from inference_bench.labs.quantise.result import SENSITIVITY, MethodRow, QuantiseResult
 from inference_bench.labs.quantise.rtn import Grid, num_groups
 from inference_bench.labs.quantise.scoring import LEAST_WINDOWS, method_row, score_method
 from inference_bench.labs.quantise.smoothquant import smoothquant_methods

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, Final
 from inference_bench.accounting.weight_plan import weight_plan
 from inference_bench.accounting.weights import WeightCount, count_weights
 from inference_bench.convert.gguf_file import write_gguf
-from inference_bench.convert.hugging_face_tensors import in_halves
+from inference_bench.convert.hugging_face_config import read_shape
+from inference_bench.convert.hugging_face_tensors import TensorMove, in_halves, plan_moves
 from inference_bench.convert.numbers import TensorReader, encode
 from inference_bench.convert.plan import ConversionSource, plan_tensors, read_source, weights_name
 from inference_bench.facts.formats import NumberFormat
@@ -33,24 +34,14 @@ if TYPE_CHECKING:
 
     from inference_bench.convert.numbers import Encoder
 
-_PARTS: Final[Mapping[str, str]] = {
-    "q_proj": "attn_q",
-    "k_proj": "attn_k",
-    "v_proj": "attn_v",
-    "o_proj": "attn_output",
-    "gate_proj": "ffn_gate",
-    "up_proj": "ffn_up",
-    "down_proj": "ffn_down",
-}
-_LAYERS: Final = "model.layers."
-_INTERLEAVED: Final = ("attn_q", "attn_k")  # of a llama: rows of two halves side by side
+_WEIGHT: Final = ".weight"
 
 
 @dataclass(frozen=True, slots=True)
 class EngineFile:
     """One file.
 
-    Where:  counted says what `fit` counts for the same formats from the model's shape alone; has_importance that columns were weighed
+    Where:  counted says what `fit` counts for the same formats from the model's shape alone
     Unit:   bytes
     """
 
@@ -60,18 +51,15 @@ class EngineFile:
     tensor_bytes: int
     sha256: str
     counted: WeightCount
-    has_importance: bool
 
 
-def file_name_of(name: str) -> str | None:
-    """What a GGUF file calls the matrix of a linear layer; None for one that it has no name for.
+def file_matrices(source: ConversionSource) -> dict[str, TensorMove]:
+    """The file's weights by the names that the network made of it has for its layers.
 
-    >>> file_name_of("model.layers.3.mlp.up_proj")
-    'blk.3.ffn_up.weight'
+    Raises:  ModelFileError for a file that no network is made of
     """
-    number, _, rest = name.removeprefix(_LAYERS).partition(".")
-    part = _PARTS.get(rest.rpartition(".")[2])
-    return f"blk.{number}.{part}.weight" if part and number.isdigit() and name.startswith(_LAYERS) else None
+    moves = plan_moves(source, read_shape(source))
+    return {move.name.removesuffix(_WEIGHT): move for move in moves if move.name.endswith(_WEIGHT)}
 
 
 def stored_format(source: ConversionSource) -> str | None:
@@ -104,7 +92,6 @@ def write_engine_file(
         tensor_bytes=sum(plan.target_bytes for plan in plans),
         sha256=written.sha256,
         counted=count_weights(source.model.spec, weight_plan(weights_name(source, fmt))),
-        has_importance=bool(importance),
     )
 
 
@@ -130,25 +117,13 @@ def weights_in_file(
     import torch
 
     source = read_source(path)
-    wanted = {file_name_of(name): name for name in names}
     found: dict[str, torch.Tensor] = {}
     with TensorReader(source) as reader:
-        for stored, counted in source.tensors:
-            name = wanted.get(stored.name)
-            if name is None:
+        for name, move in file_matrices(source).items():
+            if name not in names:
                 continue
-            say(stored.name)
-            (values,) = reader.rows(stored, counted, whole=True)
-            heads = _interleaved_heads(source, stored.name)
+            say(move.stored.name)
+            (values,) = reader.rows(move.stored, move.source, whole=True)
+            heads = move.interleaved_heads
             found[name] = torch.tensor(values if heads is None else in_halves(values, heads)).reshape(names[name].shape)
     return found
-
-
-def _interleaved_heads(source: ConversionSource, name: str) -> int | None:
-    """How many heads the rows belong to whose halves lie side by side in the file; None where they are in order."""
-    part = name.split(".")[-2]
-    if source.architecture != "llama" or part not in _INTERLEAVED:
-        return None
-    query_heads = source.header.get_int("llama.attention.head_count") or 1
-    key_heads = source.header.get_int("llama.attention.head_count_kv") or query_heads
-    return query_heads if part == "attn_q" else key_heads

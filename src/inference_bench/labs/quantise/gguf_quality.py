@@ -27,7 +27,7 @@ from inference_bench.convert.plan import ConversionSource, read_source
 from inference_bench.engines.answers import ask_server
 from inference_bench.engines.base import LLAMA_CPP
 from inference_bench.engines.model_files import ModelFiles
-from inference_bench.engines.start import EngineSettings, check_installed, start_engine
+from inference_bench.engines.start import EngineSettings, start_engine
 from inference_bench.errors import (
     MissingExtraError,
     ModelFileError,
@@ -39,7 +39,7 @@ from inference_bench.labs.checks import Check
 from inference_bench.labs.perplexity import Perplexity, measure_perplexity
 from inference_bench.labs.quantise.engine_quants import engine_quantiser
 from inference_bench.labs.quantise.engine_scores import PROMPT_TOKENS, decode_speed, engine_perplexity
-from inference_bench.labs.quantise.gguf_files import EngineFile, file_name_of, weights_in_file, write_engine_file
+from inference_bench.labs.quantise.gguf_files import EngineFile, file_matrices, weights_in_file, write_engine_file
 from inference_bench.labs.quantise.hessians import calibration_inputs, calibration_windows
 from inference_bench.labs.quantise.linears import linear_layers, weights_replaced
 from inference_bench.labs.quantise.methods import QuantiseBench
@@ -114,7 +114,7 @@ def measure_gguf(bench: QuantiseBench, session: LabSession) -> tuple[GgufRow, ..
         )
     found: list[_Found] = []
     with _scratch() as folder:
-        for fmt, importance in _wanted(bench):
+        for fmt, importance in _wanted(bench, source):
             try:
                 found.append(_measured(fmt, source, bench, session, plan, folder, importance))
             except (ServerError, ModelFileError) as error:
@@ -130,7 +130,6 @@ def _why_not(bench: QuantiseBench) -> str | None:
     if bench.model.subject.gguf is None:
         return "the model did not come from a .gguf file, of which others could be made"
     try:
-        check_installed(LLAMA_CPP)
         engine_quantiser()
     except MissingExtraError as error:
         return str(error)
@@ -149,24 +148,25 @@ def _plan(bench: QuantiseBench, num_threads: int) -> _Plan:
     return _Plan(chosen, 64, 3, num_threads, float32)
 
 
-def _wanted(bench: QuantiseBench) -> list[tuple[str, Mapping[str, NDArray[np.float32]] | None]]:
+def _wanted(
+    bench: QuantiseBench, source: ConversionSource
+) -> list[tuple[str, Mapping[str, NDArray[np.float32]] | None]]:
     """Formats in order, and in full mode some once more with the columns weighed by the calibration text."""
     if bench.is_quick:
         return [(fmt, None) for fmt in QUICK_FORMATS]
-    importance = column_importance(bench)
+    importance = column_importance(bench, source)
     return [*((fmt, None) for fmt in FORMATS), *((fmt, importance) for fmt in WEIGHED)]
 
 
-def column_importance(bench: QuantiseBench) -> dict[str, NDArray[np.float32]]:
+def column_importance(bench: QuantiseBench, source: ConversionSource) -> dict[str, NDArray[np.float32]]:
     """Mean x² of each column of each matrix, by the names that a GGUF file has for them."""
     windows = calibration_windows(bench.calibration, bench.is_quick)
-    found = {}
-    for each in calibration_inputs(bench.model.network, windows, bench.say):
-        for name in each.names:
-            stored = file_name_of(name)
-            if stored is not None:
-                found[stored] = each.mean_square.numpy()
-    return found
+    matrices = file_matrices(source)
+    return {
+        matrices[name].stored.name: each.mean_square.numpy()
+        for each in calibration_inputs(bench.model.network, windows, bench.say)
+        for name in each.names
+    }
 
 
 @contextmanager

@@ -29,8 +29,8 @@ import torch
 from inference_bench.errors import RequestError
 from inference_bench.labs.quantise.linears import model_bytes
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.result import KV_FAMILY
 
-FAMILY: Final = "KV cache"
 NAME: Final = "inference_bench_rounded_cache"
 GROUP_TOKENS: Final = 32
 _SCALE_AND_ZERO_BITS: Final = 32
@@ -175,7 +175,7 @@ def kv_methods(bench: QuantiseBench) -> Iterator[Method]:
     for grid in wanted:
         yield Method(
             name=cache_name(grid),
-            family=FAMILY,
+            family=KV_FAMILY,
             weight_bytes=model_bytes(network, {}),
             weight_error=None,
             detail=f"the latest {grid.exact_tokens} tokens stay exact; scales by channel stand for {grid.group_tokens} tokens",

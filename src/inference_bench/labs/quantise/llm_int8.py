@@ -19,11 +19,11 @@ import torch
 from inference_bench.labs.quantise.activations import Inputs
 from inference_bench.labs.quantise.linears import linear_layers, model_bytes, relative_error
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.result import LLM_INT8_FAMILY
 from inference_bench.labs.quantise.rtn import SCALE_BITS, fake_quantised
 from inference_bench.labs.quantise.w8a8 import INT8, both_replaced, rounded_by_token
 from inference_bench.units import format_count, format_fraction
 
-FAMILY: Final = "LLM.int8()"
 THRESHOLD: Final = 6.0
 _INDEX_BITS: Final = 16  # of the place of a column that stays
 
@@ -68,7 +68,7 @@ def llm_int8_method(network: Any, inputs: Inputs, threshold: float = THRESHOLD) 
     weights = {name: decomposed_weight(layer.weight.data, stays[name]) for name, layer in layers.items()}
     return Method(
         f"LLM.int8 {threshold:g}",
-        FAMILY,
+        LLM_INT8_FAMILY,
         model_bytes(network, bits),
         relative_error(network, weights),
         f"{format_count(sum(count.values()))} columns ({format_fraction(share)}) pass {threshold:g} and stay in float16",

@@ -14,11 +14,11 @@ from typing import Any, Final
 from inference_bench.labs.quantise.hessians import decoder_blocks
 from inference_bench.labs.quantise.linears import linear_layers, model_bytes, relative_error, weights_replaced
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.result import SENSITIVITY
 from inference_bench.labs.quantise.rtn import Grid, fake_quantised, storage_bits
 from inference_bench.units import format_number
 
 FAMILY: Final = "Mixed precision"
-SENSITIVITY: Final = "One kind of layer at 4 bits"
 _FEW, _MANY = 4, 8
 _DOWN: Final = "down_proj"
 

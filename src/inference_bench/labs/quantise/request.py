@@ -11,8 +11,8 @@ from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.labs.settings import FLOAT32, LabSettings
+from inference_bench.labs.windows import WINDOW_TOKENS
 
-WINDOW_TOKENS: Final = 512
 NUM_WINDOWS: Final = 4
 QUICK_WINDOWS: Final = 1
 CALIBRATION_WINDOWS: Final = 4

@@ -12,6 +12,12 @@ from typing import Final
 from inference_bench.labs.checks import Check
 from inference_bench.labs.head import LabHead
 
+KV_FAMILY: Final = "KV cache"
+SENSITIVITY: Final = "One kind of layer at 4 bits"
+W8A8_FAMILY, SMOOTHQUANT_FAMILY, LLM_INT8_FAMILY = "8-bit activations", "SmoothQuant", "LLM.int8()"
+ACTIVATIONS: Final = (W8A8_FAMILY, SMOOTHQUANT_FAMILY, LLM_INT8_FAMILY)
+"""Families that round activations too."""
+
 OUTLIER_RATIO: Final = 10.0  # times the median channel: from there on a channel is called an outlier
 
 

@@ -31,7 +31,7 @@ class Grid:
     """Which values a matrix may take.
 
     Where:   group None is one scale an output channel (row), 0 is one for the whole matrix, else so many columns of a row share one;
-             without is_symmetric a zero point stands beside each scale
+             without symmetric a zero point stands beside each scale
     Raises:  RequestError for bits or a group that cannot be
     """
 

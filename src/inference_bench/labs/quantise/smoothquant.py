@@ -21,10 +21,10 @@ import torch
 from inference_bench.labs.quantise.activations import Inputs
 from inference_bench.labs.quantise.linears import grid_bits, linear_layers, model_bytes, relative_error
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.result import SMOOTHQUANT_FAMILY
 from inference_bench.labs.quantise.rtn import SCALE_BITS, fake_quantised
 from inference_bench.labs.quantise.w8a8 import INT8, PER_TOKEN, STATIC, both_replaced, rounding_of_inputs
 
-FAMILY: Final = "SmoothQuant"
 STRENGTHS: Final = (0.5, 0.8)
 _LEAST: Final = 1e-5  # a channel that was never used, or never weighed, is left about as it is
 
@@ -74,7 +74,7 @@ def smoothquant_method(network: Any, inputs: Inputs, strength: float, how: str) 
     weights = smoothed_weights(network, factors, True)
     return Method(
         f"SmoothQuant {strength:g} {how}",
-        FAMILY,
+        SMOOTHQUANT_FAMILY,
         model_bytes(network, bits),
         relative_error(network, {name: weight / factors[name] for name, weight in weights.items()}),
         f"α = {strength:g}, x divided before every linear layer, weights int8 channel, activations {how}",

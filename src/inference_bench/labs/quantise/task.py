@@ -73,14 +73,7 @@ def make_task(model: LabModel, text_ids: Sequence[int], seed: int, is_quick: boo
     prompts = [model.encode(_prompt(question)) for question in questions]
     shortest = min(map(len, prompts))
     cut = torch.tensor([each[-shortest:] for each in prompts])
-    return Task(copied, cut, model.tokenizer, end_ids(model.network.generation_config.eos_token_id))
-
-
-def end_ids(known: int | Sequence[int] | None) -> frozenset[int]:
-    """The ids that end an answer, as a model names one, several or none."""
-    if known is None:
-        return frozenset()
-    return frozenset([known] if isinstance(known, int) else known)
+    return Task(copied, cut, model.tokenizer, frozenset(model.end_ids))
 
 
 def repeated_sequences(ids: Sequence[int], num_sequences: int, length: int, seed: int) -> torch.Tensor:

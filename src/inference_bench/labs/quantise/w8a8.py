@@ -27,9 +27,9 @@ from inference_bench.labs.quantise.linears import (
     weights_replaced,
 )
 from inference_bench.labs.quantise.methods import Method, QuantiseBench
+from inference_bench.labs.quantise.result import W8A8_FAMILY
 from inference_bench.labs.quantise.rtn import SCALE_BITS, Grid
 
-FAMILY: Final = "8-bit activations"
 INT8: Final = Grid(8)
 STATIC, PER_CALL, PER_TOKEN = "static", "a call", "a token"
 _HOW: Final = {
@@ -74,7 +74,7 @@ def w8a8_method(network: Any, inputs: Inputs, how: str) -> Method:
     weights = rounded_weights(network, INT8)
     return Method(
         f"W8A8 {how}",
-        FAMILY,
+        W8A8_FAMILY,
         model_bytes(network, bits),
         relative_error(network, weights),
         f"weights int8 channel, {_HOW[how]}",

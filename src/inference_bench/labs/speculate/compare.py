@@ -11,10 +11,9 @@ is a fault.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from inference_bench.labs.logits import top_two_gap
+from inference_bench.labs.logits import common_length, top_two_gap
 from inference_bench.labs.settings import BFLOAT16, FLOAT32
 from inference_bench.labs.speculate.greedy import Decoded
 from inference_bench.labs.speculate.result import Comparison, Divergence
@@ -42,12 +41,6 @@ def compare(
         max_logit_difference=float(differences.max()) if equal else 0.0,
         divergence=None if plain.ids == other.ids else _diverged(equal, mine, theirs, tolerance),
     )
-
-
-def common_length(first: Sequence[int], second: Sequence[int]) -> int:
-    """How many tokens two answers begin with alike."""
-    pairs = zip(first, second, strict=False)
-    return next((place for place, (a, b) in enumerate(pairs) if a != b), min(len(first), len(second)))
 
 
 def _diverged(position: int, plain: torch.Tensor, other: torch.Tensor, tolerance: float) -> Divergence:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from inference_bench.labs.cached_network import CachedNetwork
 from inference_bench.labs.speculate.drafts import Draft
@@ -35,9 +36,10 @@ def measure_costs(
     target.extend(context[:-1])
     for draft in drafts:
         draft.begin(context)
-    steps: dict[object, Callable[[], None]] = {0: lambda: _verify(target, context, 0)}
-    steps |= {gamma: _verifying(target, context, gamma) for gamma in gammas}
-    steps |= {draft.name: _drafting(draft, context, gammas[-1]) for draft in drafts}
+    steps: dict[object, Callable[[], object]] = {
+        gamma: partial(_verify, target, context, gamma) for gamma in (0, *gammas)
+    }
+    steps |= {draft.name: partial(draft.propose, context, gammas[-1]) for draft in drafts}
     times = _timed(steps, num_repeats, say)
     return StepCosts(
         context_tokens=len(context),
@@ -49,7 +51,7 @@ def measure_costs(
 
 
 def _timed(
-    steps: dict[object, Callable[[], None]], num_repeats: int, say: Callable[[str], None]
+    steps: dict[object, Callable[[], object]], num_repeats: int, say: Callable[[str], None]
 ) -> dict[object, float]:
     taken: dict[object, list[float]] = {name: [] for name in steps}
     for repeat in range(num_repeats + 1):  # the first is thrown away
@@ -66,15 +68,3 @@ def _verify(target: CachedNetwork, context: Sequence[int], gamma: int) -> None:
     """One step over the context's last token and γ more, chosen as decoding chooses, and taken back."""
     target.extend([context[-1], *context[:gamma]]).argmax(dim=-1).tolist()
     target.keep(len(context) - 1)
-
-
-def _verifying(target: CachedNetwork, context: Sequence[int], gamma: int) -> Callable[[], None]:
-    return lambda: _verify(target, context, gamma)
-
-
-def _drafting(draft: Draft, context: Sequence[int], gamma: int) -> Callable[[], None]:
-    return lambda: _propose(draft, context, gamma)
-
-
-def _propose(draft: Draft, context: Sequence[int], gamma: int) -> None:
-    draft.propose(context, gamma)

@@ -9,10 +9,10 @@ Read next by: greedy, costs, stochastic, flow.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Protocol
 
 from inference_bench.labs.cached_network import CachedNetwork
+from inference_bench.labs.logits import common_length
 from inference_bench.labs.model import as_batch
 from inference_bench.labs.speculate.lookup import look_up
 from inference_bench.labs.speculate.result import LOOKUP
@@ -77,8 +77,7 @@ class NetworkDraft:
 
     def propose(self, context: Sequence[int], count: int) -> list[int]:
         """As many tokens as asked for, each the likeliest after those before it."""
-        common = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self._read, context, strict=False)))
-        self._keep(min(common, len(context) - 1))
+        self._keep(min(common_length(self._read, context), len(context) - 1))
         proposals = [self._next(context[len(self._read) :])]
         while len(proposals) < count:
             proposals.append(self._next(proposals[-1:]))

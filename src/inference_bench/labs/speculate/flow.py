@@ -98,7 +98,7 @@ class Bench:
 
     def limits(self, num_tokens: int) -> Limits:
         """Where answers end."""
-        return Limits(num_tokens, stop_ids(self.model))
+        return Limits(num_tokens, self.model.end_ids)
 
     def teller(self, what: str) -> Callable[[int], None]:
         """Says about once a second how many tokens there are."""
@@ -145,13 +145,6 @@ def run_lab(request: SpeculateRequest, progress: Progress | None = None) -> Spec
         server=server,
         logit_tolerance=tolerance,
     )
-
-
-def stop_ids(model: LabModel) -> frozenset[int]:
-    """The tokens that end an answer, as the model's own generation settings and tokenizer name them."""
-    named = model.network.generation_config.eos_token_id
-    listed = named if isinstance(named, list | tuple) else [named, model.tokenizer.eos_token_id]
-    return frozenset(int(each) for each in listed if each is not None)
 
 
 # ── who drafts ─────────────────────────────────────────────────────────────────────────────────────

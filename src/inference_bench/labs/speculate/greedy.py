@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from inference_bench.labs.cached_network import CachedNetwork
+from inference_bench.labs.logits import common_length
 from inference_bench.labs.speculate.drafts import Draft
 
 if TYPE_CHECKING:
@@ -165,9 +166,7 @@ def judge(
     >>> judge([5, 6], [5, 9, 7], (), 2, 2)
     ([5, 9], Round(num_wanted=2, num_proposed=2, num_trials=2, num_accepted=1, num_emitted=2, is_cut=False))
     """
-    accepted = 0
-    while accepted < len(proposals) and proposals[accepted] == choices[accepted]:
-        accepted += 1
+    accepted = common_length(proposals, choices)
     emitted = list(choices[: accepted + 1])
     stop = next((place for place, token in enumerate(emitted) if token in stop_ids), None)
     ends_early = stop is not None and stop < accepted

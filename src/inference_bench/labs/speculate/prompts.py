@@ -16,12 +16,11 @@ NUM_QUICK: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class FixedPrompt:
-    """A prompt; is_question puts it into the model's chat template, repeats says that its answer copies from it."""
+    """A prompt; is_question puts it into the model's chat template."""
 
     name: str
     text: str
     is_question: bool
-    repeats: bool
 
 
 _ALL: Final = (
@@ -30,38 +29,31 @@ _ALL: Final = (
         "Repeat this sentence exactly, word for word: The small brown bird built its nest of dry grass, red wool and "
         "three long feathers high above the quiet river.",
         is_question=True,
-        repeats=True,
     ),
     FixedPrompt(
         "list",
         "north, east, south, west, north, east, south, west, north, east, south, west, north,",
         is_question=False,
-        repeats=True,
     ),
     FixedPrompt(
         "code",
         "def add_one(value):\n    return value + 1\n\n\ndef add_two(value):\n    return value + 2\n\n\n"
         "def add_three(value):\n    return value + 3\n\n\ndef add_four(value):\n",
         is_question=False,
-        repeats=True,
     ),
-    FixedPrompt("question", "Why does ice float on water?", is_question=True, repeats=False),
+    FixedPrompt("question", "Why does ice float on water?", is_question=True),
     FixedPrompt(
         "story",
         "The last train had left an hour ago, and the woman on the platform was still",
         is_question=False,
-        repeats=False,
     ),
     FixedPrompt(
         "records",
         '{"id": 1, "city": "Oslo", "rain": true}\n{"id": 2, "city": "Lima", "rain": false}\n{"id": 3, "city": "Rome", "rain": true}\n',
         is_question=False,
-        repeats=True,
     ),
-    FixedPrompt("capital", "What is the capital of France? Answer with one word.", is_question=True, repeats=False),
-    FixedPrompt(
-        "advice", "Name three ways to save water at home, and say why each works.", is_question=True, repeats=False
-    ),
+    FixedPrompt("capital", "What is the capital of France? Answer with one word.", is_question=True),
+    FixedPrompt("advice", "Name three ways to save water at home, and say why each works.", is_question=True),
 )
 
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from inference_bench.engines.base import LLAMA_CPP, FlagValue, RunningServer
 from inference_bench.engines.start import EngineSettings, start_engine
 from inference_bench.errors import MeasurementError
-from inference_bench.labs.speculate.compare import common_length
+from inference_bench.labs.logits import common_length
 from inference_bench.labs.speculate.result import ServerAnswer, ServerLoad, ServerResult
 from inference_bench.loadtest.flow import LoadRequest, measure_load
 from inference_bench.measure.prompt_files import FilePrompt, FilePrompts

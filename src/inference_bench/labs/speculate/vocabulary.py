@@ -41,7 +41,7 @@ def _differences(mine: Mapping[str, int], theirs: Mapping[str, int]) -> set[int]
 
 
 def _shown(vocabulary: Mapping[str, int], number: int) -> str:
-    return next((repr(token[:40]) for token, known in vocabulary.items() if known == number), "not there")
+    return next((repr(token[:40]) for token, known in vocabulary.items() if known == number), "no token")
 
 
 def _special(tokenizer: Any) -> dict[str, str]:

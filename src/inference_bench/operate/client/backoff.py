@@ -21,7 +21,7 @@ from inference_bench.errors import MissingExtraError
 
 INSTALL: Final = "pip install 'inference-bench[client]'"
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}")
+_SECONDS: Final = re.compile(r"([0-9]{1,9})(?:,.*)?")  # of a header that came twice, the first, as with dates
 
 Backoff = Callable[[int], float]
 
@@ -52,8 +52,8 @@ def parse_retry_after(value: str, now_s: float, date: str = "") -> float | None:
     Where:    now_s is the wall clock; a date counts from the server's own Date, where it sent one, so that clocks may differ
     """
     value = value.strip()
-    if _SECONDS.fullmatch(value):
-        return float(value)
+    if (seconds := _SECONDS.fullmatch(value)) is not None:
+        return float(seconds[1])
     until_s = _parse_date(value)
     if until_s is None:
         return None

@@ -75,9 +75,8 @@ class Breaker:
         self._policy, self._clock, self._on_change = policy, clock, on_change
         self._state = BreakerState.CLOSED
         self._until_s = 0.0
-        self._slices: deque[list[int]] = (
-            deque()
-        )  # number of the slice, attempts that say something, failures among them
+        # number of the slice, attempts that say something, failures among them
+        self._slices: deque[list[int]] = deque()
         self._num_probing = self._num_succeeded = 0
 
     @property
@@ -106,9 +105,8 @@ class Breaker:
         """An attempt that was let through as usual has ended."""
         if era != self.era or health is Health.UNKNOWN:
             return
-        if (
-            self._state is BreakerState.HALF_OPEN
-        ):  # a probe that broke off after its first token, while more have to succeed
+        if self._state is BreakerState.HALF_OPEN:
+            # a probe that broke off after its first token, while more have to succeed
             if health is Health.BAD:
                 self._open()
             return

@@ -68,7 +68,7 @@ class Course:
         """Nothing is sent to this one."""
         now_s = self.budget.elapsed_s()
         error = f"left alone after failures; it may be asked again in {open_for_s:.2g} s"
-        self._add(
+        self.attempts.append(
             Attempt(
                 len(self.attempts) + 1,
                 upstream.identity(),
@@ -99,7 +99,7 @@ class Course:
             None if error is None else self._clean(trial.upstream, error),
             opened.http_status,
             model=opened.events.model,
-            prompt_tokens=_prompt_tokens(opened),
+            prompt_tokens=opened.reply.prompt_tokens,
             output_tokens=tokens,
             is_lower_bound=is_lower_bound,
         )
@@ -118,7 +118,7 @@ class Course:
         output_tokens: int | None = None,
         is_lower_bound: bool = False,
     ) -> None:
-        self._add(
+        self.attempts.append(
             Attempt(
                 trial.number,
                 trial.upstream.identity(model),
@@ -135,9 +135,6 @@ class Course:
                 is_lower_bound,
             )
         )
-
-    def _add(self, attempt: Attempt) -> None:
-        self.attempts.append(attempt)
 
     def _clean(self, upstream: Upstream, text: str) -> str:
         """A server's words without key, headers, prompt and what a terminal would obey."""
@@ -167,8 +164,8 @@ class Course:
             e2e_s=e2e_s,
             ttft_s=None if first_s is None else self.budget.since_begin_s(first_s),
             finish_reason=None if opened is None else opened.reply.finish_reason,
-            prompt_tokens=None if opened is None else _prompt_tokens(opened),
-            cached_prompt_tokens=None if opened is None else _cached_tokens(opened),
+            prompt_tokens=None if opened is None else opened.reply.prompt_tokens,
+            cached_prompt_tokens=None if opened is None else opened.reply.cached_prompt_tokens,
             output_tokens=tokens,
             reasoning_tokens=None if usage is None or opened is None else opened.events.reasoning_tokens,
             idempotency_key=self.letter.idempotency_key,
@@ -181,30 +178,8 @@ class Course:
 
 def count_tokens(opened: OpenReply) -> tuple[int | None, bool]:
     """The server's count, else the pieces that came, which is a lower bound: each holds a token or more."""
-    reply = opened.reply
-    counts = (
-        None if reply.usage is None else reply.usage.completion_tokens,
-        None if reply.timings is None else reply.timings.output_tokens,
-        reply.num_token_ids or None,
-    )
-    counted = next((count for count in counts if count is not None), None)
+    counted, _ = opened.reply.count_output()
     if counted is not None:
         return counted, False
-    num_pieces = len(reply.chunk_times_s)
+    num_pieces = len(opened.reply.chunk_times_s)
     return (num_pieces, True) if num_pieces else (None, False)
-
-
-def _prompt_tokens(opened: OpenReply) -> int | None:
-    usage, timings = opened.reply.usage, opened.reply.timings
-    if usage is not None and usage.prompt_tokens is not None:
-        return usage.prompt_tokens
-    if timings is None or timings.prompt_tokens is None:
-        return None
-    return timings.prompt_tokens + (timings.cached_prompt_tokens or 0)
-
-
-def _cached_tokens(opened: OpenReply) -> int | None:
-    usage, timings = opened.reply.usage, opened.reply.timings
-    if usage is not None and usage.cached_prompt_tokens is not None:
-        return usage.cached_prompt_tokens
-    return None if timings is None else timings.cached_prompt_tokens

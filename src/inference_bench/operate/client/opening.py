@@ -18,30 +18,19 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPException, parse_headers
-from io import BytesIO
-from typing import Final
 
 from inference_bench.errors import StreamError
 from inference_bench.measure.framing import ReplyReader
 from inference_bench.measure.http1 import Dialer, Exchange, ExchangeError, FailureKind, Head, Timeouts
-from inference_bench.measure.openai_stream import error_message
-from inference_bench.measure.payload_fields import parse_json
 from inference_bench.measure.receipts import Receipt
 from inference_bench.measure.reply import Reply
-from inference_bench.measure.sender import EVENT_STREAM, JSON_TYPE
+from inference_bench.measure.sender import EVENT_STREAM, read_error
 from inference_bench.measure.stream_events import Content
 from inference_bench.measure.stream_follower import DecodeRounds, StreamFollower
 from inference_bench.measure.wire import Wire
-from inference_bench.operate.answers import AttemptEnd
+from inference_bench.operate.answers import AttemptEnd, end_of_status
 from inference_bench.operate.client.backoff import parse_retry_after
-from inference_bench.operate.client.policy import end_of_status
 from inference_bench.operate.client.reading import AnswerEvents
-from inference_bench.units import KIBI
-
-MAX_ERROR_BYTES: Final = 64 * KIBI
-
-_LINE_END: Final = b"\n"
 
 
 class AttemptFailure(Exception):
@@ -82,34 +71,6 @@ class Limits:
     def token_within_s(self) -> float:
         """For the first token, from the start of the attempt."""
         return min(self.first_token_s, self.left_s)
-
-
-class HeadKeeper(ReplyReader):
-    """One response, of whose head the bytes are kept until it has been looked into; after that it costs nothing."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._top = b""
-        self.feed = self._feed_and_keep  # type: ignore[method-assign]
-
-    def _feed_and_keep(self, data: bytes) -> bytes:
-        self._top += data if self.head is None else b""
-        return super().feed(data)
-
-    def forget(self) -> None:
-        """The head is of no interest any more."""
-        self._top = b""
-        del self.feed
-
-    def retry_after_s(self, wall_s: float) -> float | None:
-        """What the head asks for, if it does."""
-        top = self._top.partition(_LINE_END)[2]
-        try:
-            headers = parse_headers(BytesIO(top))
-        except (HTTPException, ValueError):
-            return None
-        value = headers.get("Retry-After")
-        return None if value is None else parse_retry_after(value, wall_s, headers.get("Date") or "")
 
 
 class OpenReply:
@@ -215,11 +176,10 @@ async def open_reply(
         raise AttemptFailure(AttemptEnd.NOT_REACHED, str(failure), is_cut_short=is_cut_short) from None
     try:
         wire.send(message)
-        keeper = HeadKeeper()
-        exchange = Exchange(wire, keeper)
+        exchange = Exchange(wire, ReplyReader())
         opened = OpenReply(wire, exchange, clock, limits.stall_s, first_due_s)
         async with asyncio.timeout(max(0.0, first_due_s - clock())):
-            await _read_head(opened, exchange, keeper, wall_s)
+            await _read_head(opened, exchange, wall_s)
     except BaseException as error:
         await wire.close()
         if isinstance(error, TimeoutError):
@@ -234,13 +194,12 @@ def _too_late(limits: Limits, status: int | None = None) -> AttemptFailure:
     return AttemptFailure(AttemptEnd.TIMED_OUT, message, status, is_cut_short=is_cut_short)
 
 
-async def _read_head(opened: OpenReply, exchange: Exchange, keeper: HeadKeeper, wall_s: Callable[[], float]) -> None:
+async def _read_head(opened: OpenReply, exchange: Exchange, wall_s: Callable[[], float]) -> None:
     try:
         head = await exchange.head()
         opened.http_status = head.status
         if head.status != 200 or head.content_type != EVENT_STREAM or head.content_encoding != "identity":
-            raise await _refusal(exchange, head, keeper.retry_after_s(wall_s()))
-        keeper.forget()
+            raise await _refusal(exchange, head, parse_retry_after(head.retry_after, wall_s(), head.date))
     except ExchangeError as failure:
         raise _broken(failure, opened.http_status) from None
 
@@ -275,7 +234,7 @@ def _broken(failure: ExchangeError, status: int | None) -> AttemptFailure:
 
 
 async def _refusal(exchange: Exchange, head: Head, retry_after_s: float | None) -> AttemptFailure:
-    said = await _read_error(exchange, head)
+    said = await read_error(exchange, head)
     kind = head.content_type or "no content type"
     if head.status != 200:
         what = "redirected; give the final address" if 300 <= head.status < 400 else said or kind
@@ -285,17 +244,3 @@ async def _refusal(exchange: Exchange, head: Head, retry_after_s: float | None) 
     how = kind if head.content_encoding == "identity" else f"a reply encoded as {head.content_encoding}"
     message = f"the server answered with {how} instead of {EVENT_STREAM}"
     return AttemptFailure(AttemptEnd.GARBAGE, message, head.status)
-
-
-async def _read_error(exchange: Exchange, head: Head) -> str | None:
-    """What a JSON reply says went wrong."""
-    is_json = head.content_type == JSON_TYPE or head.content_type.endswith("+json")
-    if not is_json or head.content_encoding != "identity":
-        return None
-    body = bytearray()
-    try:
-        while len(body) <= MAX_ERROR_BYTES and (part := await exchange.next_part()) is not None:
-            body += part.data
-        return error_message(parse_json(bytes(body)))
-    except (ExchangeError, StreamError):
-        return None

@@ -23,7 +23,6 @@ from inference_bench.units import MEBI
 MOST_S: Final = 86_400.0
 
 _HEADER_NAME: Final = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,63}")
-_NOT_NOW: Final = frozenset({408, 429, 503})
 _OVERLOADED: Final = 503
 
 
@@ -55,15 +54,6 @@ RULES: Final[Mapping[AttemptEnd, Rule]] = MappingProxyType({
     AttemptEnd.CANCELLED: Rule(False, Health.UNKNOWN),
     AttemptEnd.BREAKER_OPEN: Rule(True, Health.UNKNOWN),
 })  # fmt: skip
-
-
-def end_of_status(status: int) -> AttemptEnd:
-    """What an HTTP status other than 200 means; a redirect is an address that has to be corrected."""
-    if status in _NOT_NOW:
-        return AttemptEnd.REFUSED
-    if 300 <= status < 500:
-        return AttemptEnd.BAD_REQUEST
-    return AttemptEnd.SERVER_ERROR if status >= 500 else AttemptEnd.GARBAGE
 
 
 def health_of(end: AttemptEnd, status: int | None, *, is_cut_short: bool) -> Health:

@@ -81,8 +81,8 @@ def check_contract(
     """
     wish = wish or Wish()
     groups = groups_named(wish.only)
-    target = target_of(url, wish.model, key)
-    server = Server(Wire(target, wish.timeout_s, wish.budget_s), target, wish.is_quick, wish.context_tokens)
+    wire = Wire(target_of(url, wish.model, key), wish.timeout_s, wish.budget_s)
+    server = Server(wire, wish.is_quick, wish.context_tokens)
     return _Check(server, groups, progress or (lambda _: None)).run()
 
 

@@ -81,7 +81,6 @@ _KEYWORDS: Final = (
     _Keyword("minProperties", "object", {"minProperties": 2}, lambda v: len(v) >= 2, is_least=True),
     _Keyword("if", "choice", {"if": {"const": "a"}, "then": {"const": "b"}}, lambda v: v != "a"),
 )
-_TYPES: Final = {"text": str, "choice": str, "number": int, "list": list, "one": list, "object": dict}
 
 
 def keyword_rows(server: Server, asks: Asks) -> Iterator[Row]:
@@ -137,6 +136,6 @@ def _value_in(text: str, base: str) -> Any:
     with suppress(ValueError, RecursionError):
         document = json.loads(text)
         value = document.get("v", _NO_ANSWER) if isinstance(document, dict) else _NO_ANSWER
-        if isinstance(value, _TYPES[base]) and not isinstance(value, bool):
+        if isinstance(value, type(_BASES[base].wanted)) and not isinstance(value, bool):
             return value
     return _NO_ANSWER

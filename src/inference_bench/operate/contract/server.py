@@ -43,7 +43,6 @@ class Server:
     """
 
     wire: Wire
-    target: Target
     is_quick: bool = False
     context_tokens: int | None = None
     is_chat: bool = True
@@ -52,6 +51,11 @@ class Server:
     listed: Any = None
     props: Any = None
     last_prompt: str = ""
+
+    @property
+    def target(self) -> Target:
+        """Where it is asked, and under which name and key."""
+        return self.wire.target
 
     @property
     def path(self) -> str:
@@ -135,7 +139,7 @@ def open_server(server: Server) -> None:
 
     Raises:   RequestError for a model that is not there; ServerError where nothing usable answers
     """
-    server.target = server.wire.target = preflight(server.target, server.wire.timeout_s)
+    server.wire.target = preflight(server.target, server.wire.timeout_s)
     server.listed = _value(server, server.target.models_path)
     server.props = _value(server, "/props")
     if server.context_tokens is None:

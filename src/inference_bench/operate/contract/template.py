@@ -22,7 +22,6 @@ from inference_bench.operate.contract.server import GREETING, Server
 _USER: Final = {"role": "user", "content": GREETING}
 _MESSAGES: Final = ({"role": "system", "content": "Be brief."}, _USER)
 _EMPTY_SYSTEM: Final = ({"role": "system", "content": ""}, _USER)
-_ONE: Final = 1
 
 
 def template(server: Server) -> Iterator[Row]:
@@ -49,7 +48,7 @@ def template(server: Server) -> Iterator[Row]:
 
 
 def _counted(server: Server, messages: tuple[dict[str, str], ...]) -> int | None:
-    return usage_count(server.generate("", _ONE, messages=list(messages)).value, "prompt_tokens")
+    return usage_count(server.generate("", 1, messages=list(messages)).value, "prompt_tokens")
 
 
 def _rendered_tokens(server: Server) -> tuple[int | None, str]:

@@ -81,7 +81,6 @@ class Stream:
     was_cut: bool = False
     is_done: bool = False
     closed_after: bool | None = None
-    took_s: float = 0.0
 
     @property
     def is_stream(self) -> bool:
@@ -99,6 +98,7 @@ class Wire:
         self._is_abandoned = False
         self.timeout_s = timeout_s
         self._end_s = time.monotonic() + budget_s
+        self._tls = ssl.create_default_context() if target.address.scheme == "https" else None
 
     def ask(self, method: str, path: str, body: bytes | None = None, *, key: str | None = "own") -> Reply:
         """A whole reply.
@@ -119,7 +119,6 @@ class Wire:
 
         Raises:   NoReplyError, OutOfTimeError; StreamError for an event without end
         """
-        began_s = time.monotonic()
         with self._exchange("POST", path, body, "own") as (response, sock):
             found = Stream(response.status, _type_of(response))
             if not found.is_stream:
@@ -129,14 +128,13 @@ class Wire:
                 yield found, _payloads(found, response)
                 if not found.was_cut:
                     found.closed_after = response.will_close or _is_closed(sock)
-            found.took_s = time.monotonic() - began_s
 
     @contextmanager
     def _exchange(
         self, method: str, path: str, body: bytes | None, key: str | None
     ) -> Iterator[tuple[http.client.HTTPResponse, socket.socket]]:
         timeout_s = self._seconds_left()
-        connection = _connection(self.target, timeout_s)
+        connection = self._connection(timeout_s)
         late = threading.Event()
         self.num_requests += 1
         timer: threading.Timer | None = None
@@ -145,9 +143,8 @@ class Wire:
             connection.connect()
             sock = connection.sock
             self._open.add(sock)
-            if (
-                self._is_abandoned
-            ):  # looked at after the line above: abandon sets it before it goes through those that are open
+            # looked at after the line above: abandon sets it before it goes through those that are open
+            if self._is_abandoned:
                 raise ConnectionAbortedError
             timer = threading.Timer(timeout_s, _cut, (sock, late))
             timer.daemon = True
@@ -165,6 +162,12 @@ class Wire:
             if sock is not None:
                 self._open.discard(sock)
             connection.close()
+
+    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
+        address = self.target.address
+        if self._tls is None:
+            return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
+        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=self._tls)
 
     def abandon(self) -> None:
         """Break off every exchange that is under way, in whatever thread, and let none begin."""
@@ -217,14 +220,6 @@ def _is_closed(sock: socket.socket) -> bool:
         readable, _, _ = select.select([sock], [], [], _CLOSES_WITHIN_S)
         return bool(readable) and sock.recv(1, socket.MSG_PEEK) == b""
     return True
-
-
-def _connection(target: Target, timeout_s: float) -> http.client.HTTPConnection:
-    address = target.address
-    if address.scheme == "http":
-        return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-    context = ssl.create_default_context()
-    return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
 
 
 def _cut(sock: socket.socket, late: threading.Event) -> None:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TextIO
@@ -216,7 +217,7 @@ def _make_site(request: DrillRequest, answers: AnswerFile, stack: ExitStack, pro
         start = request.start or _embedded_starter(stack, progress)
         for name in (PRIMARY, FALLBACK):
             progress(f"{name}: starts")
-            server = _started(start, name)
+            server = Restartable(partial(start, name))
             stack.callback(server.stop)
             servers[name] = server
             extra = {} if request.start is not None else {"cache_prompt": False}
@@ -227,10 +228,6 @@ def _make_site(request: DrillRequest, answers: AnswerFile, stack: ExitStack, pro
                 targets[name] = _foreign_target(url, request)
                 servers[name] = Foreign(targets[name].address)
     return Site(servers, targets, asking, request.least_requests, answers.add)
-
-
-def _started(start: Callable[[str], Running], name: str) -> Restartable:
-    return Restartable(lambda: start(name))
 
 
 def _embedded_starter(stack: ExitStack, progress: Progress) -> Callable[[str], Running]:

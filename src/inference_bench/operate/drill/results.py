@@ -92,7 +92,6 @@ class SoakResult:
     duration_s: float
     down_s: float
     seed: int
-    kill_gaps_s: tuple[float, ...] = ()
     problems: tuple[str, ...] = ()
     is_interrupted: bool = False
 
@@ -132,7 +131,6 @@ class DrillResult:
     is_interrupted: bool = False
     unrecorded: int = 0
     unrecorded_why: str | None = None
-    notes: tuple[str, ...] = ()
 
     @property
     def has_passed(self) -> bool:

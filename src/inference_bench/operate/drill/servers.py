@@ -107,10 +107,9 @@ class Restartable(Server):
 
     def __init__(self, start: Callable[[], Running]) -> None:
         self._start = start
-        self._running: Running | None = None
+        self._running: Running | None = start()
         self._error: BaseException | None = None
         self._thread: threading.Thread | None = None
-        self._running = start()
         self._address = parse_address(self._running.base_url)
 
     @property

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.engines.base import Progress
@@ -36,7 +36,6 @@ class _Kills:
     num: int = 0
     starts: int = 0
     down_s: float = 0.0
-    gaps_s: list[float] = field(default_factory=list)
     problem: str | None = None
 
 
@@ -100,11 +99,9 @@ class _Soak:
     async def _kill_again_and_again(self) -> None:
         draw, server, kills = random.Random(self._seed), self._site.servers[PRIMARY], self._kills
         while True:
-            gap_s = draw.expovariate(1.0 / self._kill_every_s)
-            await asyncio.sleep(gap_s)
+            await asyncio.sleep(draw.expovariate(1.0 / self._kill_every_s))
             server.kill()
             kills.num += 1
-            kills.gaps_s.append(gap_s)
             down_since_s = time.perf_counter()
             try:
                 await asyncio.sleep(draw.uniform(_LEAST_DOWN_S, _MOST_DOWN_S))
@@ -142,7 +139,6 @@ class _Soak:
             max(0.0, self._ended_s - self._begin_s),
             kills.down_s,
             self._seed,
-            tuple(kills.gaps_s),
             tuple(problems),
             is_interrupted,
         )

@@ -25,6 +25,7 @@ from inference_bench.operate.drill.results import Measured, ScenarioResult
 from inference_bench.operate.drill.scenarios import Act, Scenario
 from inference_bench.operate.drill.servers import Server
 from inference_bench.operate.drill.traffic import Asking, Traffic
+from inference_bench.stats import median
 from inference_bench.units import format_seconds
 
 PRIMARY: Final = "primary"
@@ -224,8 +225,7 @@ class _Play:
         ]
         if not ttft_s:
             return ("the fallback answered nothing",)
-        rest = sorted(ttft_s[1:])
-        usual = f", later ones {format_seconds(rest[len(rest) // 2])} in the middle" if rest else ""
+        usual = f", later ones {format_seconds(median(ttft_s[1:]))} in the middle" if len(ttft_s) > 1 else ""
         return (f"the first answer of the cold fallback began after {format_seconds(ttft_s[0])}{usual}",)
 
 

@@ -38,11 +38,6 @@ class BusyTime:
         self._merge()
         return sum(end_s - begin_s for begin_s, end_s in self._apart)
 
-    def span_s(self) -> float:
-        """From the first begin to the last end."""
-        self._merge()
-        return self._apart[-1][1] - self._apart[0][0] if self._apart else 0.0
-
     def _merge(self) -> None:
         if not self._waiting:
             return

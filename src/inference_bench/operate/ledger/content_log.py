@@ -27,7 +27,7 @@ from typing import Final
 
 from inference_bench.errors import RequestError, StorageError
 from inference_bench.files import shown_name
-from inference_bench.operate.ledger.posix_file import write_all
+from inference_bench.operate.ledger.posix_file import new_file, write_all
 from inference_bench.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 SCHEMA: Final = "inference-bench/content/1"
@@ -111,10 +111,8 @@ class ContentLog:
         purge_content(self.folder, self._clock)
         ends_s = math.floor(now_s + self.retention_s)
         name = f"content-until-{ends_s}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0)
-        self._file = os.open(self.folder / name, flags, 0o600)
+        self._file = new_file(self.folder / name, json.dumps({"schema": SCHEMA}).encode("ascii") + b"\n")
         self._pid, self._from_s, self._until_s = os.getpid(), now_s, now_s + self._span_s
-        write_all(self._file, json.dumps({"schema": SCHEMA}).encode("ascii") + b"\n")
         return self._file
 
 

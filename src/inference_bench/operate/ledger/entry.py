@@ -9,11 +9,14 @@ Read next by: recorder (writes), lines, run_folders, totals, export.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
 
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.records import RequestStatus
 
 _WITHOUT_WORK = frozenset({AttemptEnd.BREAKER_OPEN, AttemptEnd.NOT_REACHED, AttemptEnd.REFUSED, AttemptEnd.BAD_REQUEST})
+_MOST_WALL_S: Final = 253_402_300_799.0  # the end of the year 9999, beyond which there are no dates
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +83,13 @@ class Entry:
     is_warm_up: bool = False
     is_lower_bound: bool = False
     error: str | None = None
+
+    @property
+    def at(self) -> datetime | None:
+        """When it began, in UTC; None where no clock is known, or for what is no date."""
+        if self.at_s is None or not 0 <= self.at_s <= _MOST_WALL_S:
+            return None
+        return datetime.fromtimestamp(self.at_s, UTC)
 
     @property
     def is_completed(self) -> bool:

@@ -15,9 +15,9 @@ from __future__ import annotations
 import csv
 import os
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from datetime import UTC, datetime
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -29,7 +29,6 @@ from inference_bench.operate.ledger.totals import Share
 EXPORT_SUFFIXES: Final = (".csv", ".parquet", ".duckdb")
 _BATCH_ROWS: Final = 8_192
 _COMPUTED: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
-_MOST_WALL_S: Final = 253_402_300_799.0
 _NAME_CHARS: Final = 40
 
 # name → kind, value: one row a request
@@ -37,7 +36,7 @@ _REQUEST: Final[dict[str, tuple[str, Callable[[Entry, Sequence[Share]], Any]]]] 
     "source": ("str", lambda e, _: e.source),
     "sequence": ("int", lambda e, _: e.sequence),
     "request_id": ("str", lambda e, _: e.request_id),
-    "at": ("time", lambda e, _: _wall(e.at_s)),
+    "at": ("time", lambda e, _: e.at),
     "application": ("str", lambda e, _: e.application),
     "team": ("str", lambda e, _: e.team),
     "endpoint": ("str", lambda e, _: e.endpoint),
@@ -193,10 +192,9 @@ class _ParquetWriter:
         pa = _arrow("Parquet", "parquet")
         import pyarrow.parquet as pq
 
-        attempt = pa.struct([(name, _arrow_type(pa, kind)) for name, (kind, _) in _ATTEMPT.items()])
-        fields = [(name, _arrow_type(pa, kind)) for name, (kind, _) in _REQUEST.items()]
+        attempt = pa.struct(_arrow_fields(pa, _ATTEMPT))
         self._arrow = pa
-        self._schema = pa.schema([*fields, ("attempts", pa.list_(attempt))])
+        self._schema = pa.schema([*_arrow_fields(pa, _REQUEST), ("attempts", pa.list_(attempt))])
         self._file = pq.ParquetWriter(path, self._schema, compression="zstd")
 
     def write(self, rows: list[tuple[Entry, list[Share]]]) -> None:
@@ -219,17 +217,18 @@ class _DuckdbWriter:
             import duckdb
         except ImportError:
             raise _missing("DuckDB", "duckdb", "duckdb") from None
-        key = [(name, pa.string() if name == "source" else pa.int64()) for name in ("source", "sequence", "number")]
+        key = (("source", "str"), ("sequence", "int"), ("number", "int"))
         self._arrow = pa
-        self._requests = pa.schema([(name, _arrow_type(pa, kind)) for name, (kind, _) in _REQUEST.items()])
-        self._attempts = pa.schema([*key, *((name, _arrow_type(pa, kind)) for name, (kind, _) in _ATTEMPT.items())])
+        self._requests = pa.schema(_arrow_fields(pa, _REQUEST))
+        self._attempts = pa.schema([(name, _arrow_type(pa, kind)) for name, kind in key] + _arrow_fields(pa, _ATTEMPT))
         self._duckdb = duckdb.connect(str(path))
-        for table, schema in (("requests", self._requests), ("attempts", self._attempts)):
-            columns = ", ".join(f'"{field.name}" {_sql_type(pa, field.type)}' for field in schema)
-            self._duckdb.execute(f"CREATE TABLE {table} ({columns})")
+        self._run("CREATE TABLE requests AS SELECT * FROM batch", self._requests.empty_table())
+        self._run("CREATE TABLE attempts AS SELECT * FROM batch", self._attempts.empty_table())
 
     def write(self, rows: list[tuple[Entry, list[Share]]]) -> None:
-        self._insert("requests", self._arrow.table(_request_columns(rows), schema=self._requests))
+        self._run(
+            "INSERT INTO requests SELECT * FROM batch", self._arrow.table(_request_columns(rows), schema=self._requests)
+        )
         sent = [(entry, number, share) for entry, shares in rows for number, share in enumerate(shares, start=1)]
         columns: dict[str, list[Any]] = {
             "source": [entry.source for entry, _, _ in sent],
@@ -237,11 +236,11 @@ class _DuckdbWriter:
             "number": [number for _, number, _ in sent],
         }
         columns |= {name: [value(share) for _, _, share in sent] for name, (_, value) in _ATTEMPT.items()}
-        self._insert("attempts", self._arrow.table(columns, schema=self._attempts))
+        self._run("INSERT INTO attempts SELECT * FROM batch", self._arrow.table(columns, schema=self._attempts))
 
-    def _insert(self, table: str, batch: Any) -> None:
+    def _run(self, statement: str, batch: Any) -> None:
         self._duckdb.register("batch", batch)
-        self._duckdb.execute(f"INSERT INTO {table} SELECT * FROM batch")
+        self._duckdb.execute(statement)
         self._duckdb.unregister("batch")
 
     def close(self) -> None:
@@ -273,18 +272,13 @@ def _missing(what: str, package: str, extra: str) -> MissingExtraError:
     )
 
 
+def _arrow_fields(pa: Any, columns: Mapping[str, tuple[str, object]]) -> list[tuple[str, Any]]:
+    return [(name, _arrow_type(pa, kind)) for name, (kind, _) in columns.items()]
+
+
 def _arrow_type(pa: Any, kind: str) -> Any:
     types = {"str": pa.string(), "int": pa.int64(), "float": pa.float64(), "bool": pa.bool_()}
     return pa.timestamp("us", tz="UTC") if kind == "time" else types[kind]
-
-
-def _sql_type(pa: Any, kind: Any) -> str:
-    words = {pa.string(): "VARCHAR", pa.int64(): "BIGINT", pa.float64(): "DOUBLE", pa.bool_(): "BOOLEAN"}
-    return words.get(kind, "TIMESTAMPTZ")
-
-
-def _wall(at_s: float | None) -> datetime | None:
-    return None if at_s is None or not 0 <= at_s <= _MOST_WALL_S else datetime.fromtimestamp(at_s, UTC)
 
 
 def _cell(value: object) -> str:

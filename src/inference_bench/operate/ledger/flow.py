@@ -96,9 +96,8 @@ def keep_ledger(
 ) -> Ledger:
     """Read all of these once.
 
-    Raises:   RunFolderError for what is no place of records, or is of a newer version; RequestError for prices that cannot be
+    Raises:   RunFolderError for what is no place of records, or is of a newer version
     """
-    prices.check()
     book = _Book(Sums(), [Groups(each) for each in dict.fromkeys(by)], RepeatedIds(), SeenRecords())
     places = {path.resolve(): path for path in reversed(paths)}
     found = [_read_source(path, book, sinks, progress) for path in reversed(places.values())]
@@ -148,10 +147,10 @@ def _read_source(
         _require_records(path)
         trouble = FileTrouble()
         entries = read_lines(path, book.seen, trouble)
-    before, own, busy = book.num_read, BusyTime(), BusyTime()
-    ends = _Ends()
+    before, busy = book.num_read, BusyTime()
+    timed, untimed = _Ends(), _Ends()
     for entry in entries:
-        _add(entry, book, own, busy, ends)
+        _add(entry, book, busy, untimed if entry.at_s is None else timed)
         shares = list(shares_of(entry))
         for group in book.groups:
             group.add(entry, shares)
@@ -165,37 +164,32 @@ def _read_source(
     num_requests = book.num_read - before
     if trouble is not None and trouble.num_broken and not (num_requests or trouble.num_again or trouble.num_lost):
         raise RunFolderError(f"{shown_name(path)} is {_NO_PLACE} file: none of its lines is a record")
-    if ends.is_timed:
-        book.spans.add(ends.first_s, ends.last_s)
-    book.span_s += own.span_s()
+    book.spans.add(timed.first_s, timed.last_s)
+    book.span_s += untimed.span_s
     book.busy_s += busy.seconds()
     book.bridged_s += busy.bridged_s
-    span_s = own.span_s() + (ends.last_s - ends.first_s if ends.is_timed else 0.0)
-    return Source(path, num_requests, span_s, trouble, facts)
+    return Source(path, num_requests, timed.span_s + untimed.span_s, trouble, facts)
 
 
 @dataclass(slots=True)
 class _Ends:
-    """The first begin and the last end on the wall clock."""
+    """The first begin and the last end on one clock."""
 
     first_s: float = float("inf")
     last_s: float = float("-inf")
 
     @property
-    def is_timed(self) -> bool:
-        return self.first_s <= self.last_s
+    def span_s(self) -> float:
+        return max(0.0, self.last_s - self.first_s)
 
 
-def _add(entry: Entry, book: _Book, own: BusyTime, busy: BusyTime, ends: _Ends) -> None:
+def _add(entry: Entry, book: _Book, busy: BusyTime, ends: _Ends) -> None:
     """When a request was in flight; on its source's own clock where no wall clock is known."""
     book.num_read += 1
     book.repeated.add(entry.request_id, entry.source)
     begin_s = entry.began_s if entry.at_s is None else entry.at_s
-    if entry.at_s is None:
-        own.add(begin_s, begin_s + entry.e2e_s)
-    else:
-        ends.first_s = min(ends.first_s, begin_s)
-        ends.last_s = max(ends.last_s, begin_s + entry.e2e_s)
+    ends.first_s = min(ends.first_s, begin_s)
+    ends.last_s = max(ends.last_s, begin_s + entry.e2e_s)
     timed = busy if entry.at_s is None else book.timed
     for attempt in entry.attempts:
         if attempt.in_flight_s > 0:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -25,13 +25,12 @@ from inference_bench.files import open_regular, shown_name
 from inference_bench.measure.payload_fields import strict_json
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.ledger.entry import Entry, EntryAttempt
-from inference_bench.operate.ledger.record_file import VERSION
+from inference_bench.operate.ledger.record_file import SCHEMA_NAME, VERSION
 from inference_bench.operate.ledger.repeats import SeenRecords
 from inference_bench.records import RequestStatus
 from inference_bench.units import MEBI
 
 FILES: Final = "ledger-*.jsonl"
-_SCHEMA: Final = "inference-bench/ledger-record/"
 _MAX_LINE_BYTES: Final = MEBI
 _STEP_S: Final = 2.0  # by which the wall clock may be away from the monotonic one without having been set
 _MOST_CHARS: Final = 128
@@ -61,7 +60,6 @@ class _Process:
 
     name: str = ""
     begun_s: float | None = None
-    is_stepped: bool = field(default=False)
 
 
 def record_files(path: Path) -> tuple[Path, ...]:
@@ -149,10 +147,10 @@ def _entry_of(values: Mapping[str, Any], process: _Process, trouble: FileTrouble
 
 def _begin_process(values: Mapping[str, Any], process: _Process) -> None:
     schema = values["schema"]
-    if not isinstance(schema, str) or not schema.startswith(_SCHEMA):
+    if not isinstance(schema, str) or not schema.startswith(SCHEMA_NAME):
         raise ValueError("its schema")
-    if schema != f"{_SCHEMA}{VERSION}":
-        raise _NewerError(schema.removeprefix(_SCHEMA)[:20])
+    if schema != f"{SCHEMA_NAME}{VERSION}":
+        raise _NewerError(schema.removeprefix(SCHEMA_NAME)[:20])
     process.name, process.begun_s = _word(values, "process") or "", _wall(values, "begun")
 
 

@@ -25,6 +25,7 @@ class Prices:
 
     Where:    usd_per_hour is of one device; hours are of the clock, None for the span of the records; capacity is what all devices
               together make at full load; hosted is what the same tokens cost elsewhere
+    Raises:   RequestError for what cannot have been bought
     """
 
     usd_per_hour: float | None = None
@@ -33,11 +34,7 @@ class Prices:
     capacity_tokens_per_s: float | None = None
     hosted: HostedPrices | None = None
 
-    def check(self) -> None:
-        """Refuse what cannot have been bought.
-
-        Raises:   RequestError
-        """
+    def __post_init__(self) -> None:
         if self.devices < 1:
             raise RequestError(f"{self.devices} devices cannot be paid for; give 1 or more")
         hosted = self.hosted

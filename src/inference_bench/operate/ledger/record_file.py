@@ -19,9 +19,9 @@ from typing import Any, Final
 
 from inference_bench.errors import StorageError
 from inference_bench.files import shown_name
-from inference_bench.operate.ledger.posix_file import write_all
+from inference_bench.operate.ledger.posix_file import new_file, write_all
 
-SCHEMA: Final = "inference-bench/ledger-record/1"
+SCHEMA_NAME: Final = "inference-bench/ledger-record/"  # the version stands behind it
 VERSION: Final = 1
 
 
@@ -104,21 +104,11 @@ class RecordFile:
 
     def _new_file(self) -> int:
         name = f"ledger-{self._begun:%Y%m%dT%H%M%SZ}-{self._pid}-{self.process}-{self._number:04d}.jsonl"
-        path = self._folder / name
-        file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0), 0o600)
-        head = _line(
-            {"schema": SCHEMA, "process": self.process, "begun": self._begun.isoformat(timespec="milliseconds")}
-        )
-        try:
-            write_all(file, head)
-        except OSError:
-            os.close(file)
-            with suppress(OSError):
-                path.unlink()
-            raise
-        self._file, self._num_bytes = file, len(head)
+        begun = self._begun.isoformat(timespec="milliseconds")
+        head = _line({"schema": f"{SCHEMA_NAME}{VERSION}", "process": self.process, "begun": begun})
+        self._file, self._num_bytes = new_file(self._folder / name, head), len(head)
         self._number += 1
-        return file
+        return self._file
 
 
 def _line(values: dict[str, Any]) -> bytes:

@@ -20,13 +20,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from inference_bench.measure.store import META_FILE, RunFolder, read_json_object, read_records
-from inference_bench.operate.answers import AttemptEnd
+from inference_bench.operate.answers import AttemptEnd, end_of_status
 from inference_bench.operate.ledger.entry import Entry, EntryAttempt
 from inference_bench.records import Channel, RequestRecord, RequestStatus, Stage
 
 _RESULT_FILE: Final = "result.json"
-_NOT_NOW: Final = frozenset({408, 429, 503})
-_SERVER_ERROR: Final = 500
 _MOST_CHARS: Final = 128
 
 
@@ -155,13 +153,9 @@ def _end(record: RequestRecord) -> AttemptEnd:
         return AttemptEnd.CANCELLED
     if record.chunk_times_s:
         return AttemptEnd.INTERRUPTED
-    if record.status is RequestStatus.REJECTED:
-        return AttemptEnd.REFUSED if record.http_status in _NOT_NOW else AttemptEnd.BAD_REQUEST
     if record.status is RequestStatus.TIMED_OUT:
         return AttemptEnd.TIMED_OUT
-    if record.http_status is None:
-        return AttemptEnd.NOT_REACHED
-    return AttemptEnd.SERVER_ERROR if record.http_status >= _SERVER_ERROR else AttemptEnd.GARBAGE
+    return AttemptEnd.NOT_REACHED if record.http_status is None else end_of_status(record.http_status)
 
 
 def _endpoint(target: object) -> str | None:

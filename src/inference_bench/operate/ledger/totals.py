@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Final, NamedTuple
 
@@ -26,7 +26,6 @@ REST: Final = "all others"
 MOST_GROUPS: Final = 2_000
 _HOUR_CHARS: Final = 13  # of 2026-11-30T19
 _DAY_CHARS: Final = 10
-_MOST_WALL_S: Final = 253_402_300_799.0  # the end of the year 9999, beyond which there are no dates
 
 
 class By(StrEnum):
@@ -121,7 +120,6 @@ class Sums:
     num_fallback: int = 0
     num_attempts: int = 0
     num_failed_attempts: int = 0
-    num_retries: int = 0
     num_hedges: int = 0
     num_uncounted: int = 0
     num_without_input: int = 0
@@ -245,7 +243,7 @@ class Groups:
 
     def _name(self, entry: Entry) -> str:
         if self.by is By.HOUR or self.by is By.DAY:
-            return _time_name(entry.at_s, self.by)
+            return _time_name(entry.at, self.by)
         first = entry.attempts[0] if entry.attempts else None
         found = {
             By.APPLICATION: entry.application,
@@ -263,8 +261,8 @@ class Groups:
         return of_request
 
 
-def _time_name(at_s: float | None, by: By) -> str:
-    if at_s is None or not 0 <= at_s <= _MOST_WALL_S:
+def _time_name(at: datetime | None, by: By) -> str:
+    if at is None:
         return UNKNOWN
-    text = datetime.fromtimestamp(at_s, UTC).isoformat()
+    text = at.isoformat()
     return f"{text[:_HOUR_CHARS]}Z".replace("T", " ") if by is By.HOUR else text[:_DAY_CHARS]

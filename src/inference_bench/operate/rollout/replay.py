@@ -21,7 +21,7 @@ from typing import Any, Final
 from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.loadtest.workload_memory import Asked, asked_in
 from inference_bench.measure.store import RunFolder, read_records
-from inference_bench.records import RequestRecord, Stage
+from inference_bench.records import RequestRecord
 from inference_bench.workload import ClosedLoop, OpenLoop, Requests, Segment, Workload
 from inference_bench.workload.checks import MOST_TOKENS, require_count, require_positive
 from inference_bench.workload.traces import REPLAY, read_trace
@@ -98,10 +98,7 @@ def replay_run(path: Path, limits: Limits, group: str | None = None) -> Replay:
 
 def _part(path: Path, group: str | None) -> tuple[str, list[RequestRecord]]:
     """The measured records of one part, in order."""
-    parts: dict[str, list[RequestRecord]] = {}
-    for record in read_records(path).records:
-        if record.stage is Stage.MEASURE:
-            parts.setdefault(record.group, []).append(record)
+    parts = read_records(path).parts
     if not parts:
         raise RunFolderError(f"{path} holds no measured request; there is nothing to replay")
     named = ", ".join(sorted(parts))[:_LONGEST_NAMED]

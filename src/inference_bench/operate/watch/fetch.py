@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from inference_bench import __version__
 from inference_bench.measure.http1 import (
@@ -37,7 +37,6 @@ from inference_bench.measure.prometheus_text import MAX_PAGE_BYTES
 from inference_bench.measure.target import Target
 from inference_bench.units import format_bytes_binary, format_seconds
 
-Value = TypeVar("Value")
 _LOOKED_UP_AGAIN_S: Final = 60.0
 _AFTER_FAILURE_S: Final = 10.0  # a new dialer reads the certificates of the system again, which costs more than a look
 _WORDS: Final = {
@@ -163,7 +162,7 @@ class _Progress:
     was_answered: bool = False
 
 
-def in_own_thread(work: Callable[[], Value]) -> asyncio.Future[Any]:
+def in_own_thread(work: Callable[[], object]) -> asyncio.Future[Any]:
     """What a function that blocks comes to, in a thread that does not keep the program from ending."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[Any] = loop.create_future()

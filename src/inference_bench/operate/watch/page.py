@@ -19,14 +19,11 @@ from typing import Final
 
 from inference_bench.errors import ServerError
 from inference_bench.measure.prometheus_text import Series, parse_prometheus
-from inference_bench.measure.server_metrics import ServerSample, read_page
+from inference_bench.measure.server_metrics import WANTED, ServerSample, read_series
 
 _MODEL_LABELS: Final = ("model_name", "served_model_name")
 _MODELS_FROM: Final = frozenset({"vllm:num_requests_running", "sglang:num_running_reqs"})
 _REJECTED: Final = frozenset({"vllm:admission_rejections_total"})  # turned away, as its queue was full
-_ABORTED: Final = frozenset({"sglang:num_aborted_requests_total"})
-_FINISHED: Final = "vllm:request_success_total"
-_BAD_ENDS: Final = frozenset({"abort", "error"})
 _CACHE_TOKENS: Final = "sglang:max_total_num_tokens"
 _CACHE_CONFIG: Final = "vllm:cache_config_info"
 # what rises while tokens come, also before a request is complete: llama.cpp and SGLang count their tokens only then
@@ -34,7 +31,7 @@ _PROGRESS: Final = frozenset({
     "vllm:generation_tokens_total", "sglang:generation_tokens_total", "sglang:realtime_tokens_total",
     "sglang:inter_token_latency_seconds_count", "llamacpp:n_decode_total", "llamacpp:tokens_predicted_total",
 })  # fmt: skip
-_OWN: Final = _PROGRESS | _MODELS_FROM | _REJECTED | _ABORTED | {_FINISHED, _CACHE_TOKENS, _CACHE_CONFIG}
+_OWN: Final = _PROGRESS | _MODELS_FROM | _REJECTED | {_CACHE_TOKENS, _CACHE_CONFIG}
 _ENGINES: Final = (("vLLM", "vllm[:_]"), ("SGLang", "sglang[:_]"), ("llama.cpp", "llamacpp[:_]"))
 _SERIES: Final = re.compile(r"^[a-zA-Z_:][a-zA-Z0-9_:]*[ \t{]", re.MULTILINE)
 _MOST_NAME_CHARS: Final = 120
@@ -45,7 +42,7 @@ class PageRead:
     """One page.
 
     Where:    engine and sample are None where no figure on it is known here, and then trouble says why. models are the names that
-              its labels give; rejected and aborted count from the server's start; cache_tokens is what its cache can hold; progress
+              its labels give; rejected counts from the server's start; cache_tokens is what its cache can hold; progress
               is a sum of counters that rises while tokens come, and means nothing else
     """
 
@@ -54,7 +51,6 @@ class PageRead:
     trouble: str | None = None
     models: tuple[str, ...] = ()
     rejected: float | None = None
-    aborted: float | None = None
     cache_tokens: float | None = None
     progress: float | None = None
 
@@ -62,19 +58,18 @@ class PageRead:
 def read_metrics(text: str, at_s: float, took_s: float) -> PageRead:
     """What stands on the page; a page that cannot be read is trouble, and no error."""
     try:
-        found = read_page(text, at_s, took_s)
-        if found is None:
-            return PageRead(None, None, _strange(text))
-        own = parse_prometheus(text, _OWN)
+        own = parse_prometheus(text, WANTED | _OWN)
     except ServerError as error:
         return PageRead(None, None, str(error))
+    found = read_series(own, at_s, took_s)
+    if found is None:
+        return PageRead(None, None, _strange(text))
     engine, sample = found
     return PageRead(
         engine,
         sample,
         models=_models(own),
         rejected=_total([each for each in own if each.name in _REJECTED]),
-        aborted=_total([each for each in own if each.name in _ABORTED or _ended_badly(each)]),
         cache_tokens=_cache_tokens(own),
         progress=_total([each for each in own if _is_progress(each)]),
     )
@@ -104,10 +99,6 @@ def _models(own: tuple[Series, ...]) -> tuple[str, ...]:
 def _is_progress(series: Series) -> bool:
     """Whether it rises with tokens that come out; SGLang has prompts under the same name, in another mode."""
     return series.name in _PROGRESS and series.labels.get("mode", "decode") == "decode"
-
-
-def _ended_badly(series: Series) -> bool:
-    return series.name == _FINISHED and series.labels.get("finished_reason") in _BAD_ENDS
 
 
 def _total(series: list[Series]) -> float | None:
