@@ -16,6 +16,7 @@ from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.verify.calibration_limits import EngineLimits, Mixing
 from inference_bench.verify.calibration_sweep import Sweep, SweepOptions, run_sweep
 from inference_bench.verify.plan import Mixture, Plan
+from verify import fake_server
 from verify.fake_server import STEP_S, Fake, running
 
 PLAN = Plan(
@@ -98,6 +99,23 @@ def test_a_sweep_ends_when_its_time_is_over_and_says_what_is_loose(fake: Fake) -
     sweep, _ = sweep_of(fake, replace(PLAN, budget_s=0.5, max_rounds=100))
     assert sweep.num_rounds >= 1
     assert any("are not known to" in note for note in sweep.notes()) or not sweep.plan.points
+
+
+@pytest.mark.parametrize("budget_s", [0.5, 0.65, 0.8, 0.95, 1.1])
+def test_a_text_is_continued_only_where_there_was_time_to_read_it(
+    fake: Fake, monkeypatch: pytest.MonkeyPatch, budget_s: float
+) -> None:
+    monkeypatch.setattr(
+        fake_server, "TOKEN_S", 0.005
+    )  # reading takes longer than decoding, so that it has no time first
+    sweep, _ = sweep_of(fake, replace(PLAN, budget_s=budget_s, max_rounds=100))
+    decoded = sweep.plan.of_kind(StepKind.DECODE)
+    for point in (*decoded, *sweep.plan.of_kind(StepKind.CACHED_PREFILL)):
+        new = {
+            (each.prompt_tokens or 0) - (each.cached_prompt_tokens or 0) for each in sum(sweep.records_of(point), ())
+        }
+        assert new <= {1 if point in decoded else point.prompt_tokens}
+    assert sum(len(sweep.records_of(point)) for point in decoded) > len(decoded)
 
 
 def test_a_first_round_that_does_not_end_in_twice_the_time_says_which_steps_are_missing(fake: Fake) -> None:

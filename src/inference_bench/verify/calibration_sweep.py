@@ -41,6 +41,7 @@ _MOST_HOPELESS: Final = 3  # waves one after the other of which no request broug
 _NOTED_DRIFT: Final = 0.15
 _NOTED_SHARE: Final = 0.85
 _FIRST_ROUND_BUDGETS: Final = 2  # a sweep with holes is worth less than the time
+_READING: Final = (StepKind.PREFILL, StepKind.CACHED_PREFILL)  # what leaves a text in a cache for later waves
 
 Progress = Callable[[str], None]
 Writer = Callable[[RequestRecord], None]
@@ -147,6 +148,7 @@ class _Measuring:
         self._sweep, self._say = sweep, say
         self._started_s = time.monotonic()
         self._longest_s: dict[tuple[object, int], float] = {}
+        self._unread: set[int] = set()  # texts that no cache holds as far as later waves of the round continue them
         self._num_hopeless = 0
 
     @property
@@ -167,10 +169,16 @@ class _Measuring:
             self._settle(wanted)
 
     def _measure(self, wave: WavePlan) -> None:
-        """Send a wave where there is time for it: later rounds end in the budget, the first in as much again."""
+        """Send a wave where there is time for it: later rounds end in the budget, the first in as much again.
+
+        Ignores: a wave that continues a text whose reading there was no time for
+        """
         sweep, key = self._sweep, (wave.point, len(wave.sends))
         allowed_s = sweep.plan.plan.budget_s * (1 if sweep.num_rounds else _FIRST_ROUND_BUDGETS)
-        if self._elapsed_s + self._longest_s.get(key, 0.0) > allowed_s:
+        texts = {send.text for send in wave.sends}
+        if self._elapsed_s + self._longest_s.get(key, 0.0) > allowed_s or not self._unread.isdisjoint(texts):
+            if wave.point is None or wave.point.kind in _READING:
+                self._unread |= texts
             return
         self._say(
             f"measuring {wave.point.name if wave.point else 'the cache'}, round {sweep.num_rounds + 1}; "
