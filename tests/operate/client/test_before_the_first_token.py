@@ -279,6 +279,26 @@ def test_a_request_whose_own_failures_open_the_breaker_goes_on_at_once() -> None
     run(work())
 
 
+def test_an_endpoint_that_is_too_slow_is_not_asked_again_while_another_may_be() -> None:
+    async def work() -> None:
+        world = World({"a": [SILENT], "b": [WELL]})
+        done = await world.client(QUICK).complete(ask())
+        assert ends(done.answer) == [("a", AttemptEnd.TIMED_OUT), ("b", AttemptEnd.COMPLETED)]
+        assert world.of("b")[0].at_s == pytest.approx(103, abs=0.01)
+
+    async def left_alone() -> None:
+        world = World({"a": [SILENT], "b": [refuses(500)]})
+        client = world.client(Policy(first_token_s=1, breaker=BreakerPolicy(least_failures=3)))
+        _, found = await elapsed(client.complete(ask()))
+        assert ends(failed(found).answer) == [("a", AttemptEnd.TIMED_OUT)] + [("b", AttemptEnd.SERVER_ERROR)] * 3
+        assert client.breakers == {"a": BreakerState.CLOSED, "b": BreakerState.OPEN}
+        _, found = await elapsed(client.complete(ask()))
+        assert ends(failed(found).answer) == [("a", AttemptEnd.TIMED_OUT)] * 2 + [("b", AttemptEnd.BREAKER_OPEN)]
+
+    run(work())
+    run(left_alone())
+
+
 def test_where_every_endpoint_is_left_alone_a_request_fails_at_once_and_says_for_how_long() -> None:
     async def work() -> None:
         world = World({"a": [refuses(500)]})

@@ -10,7 +10,7 @@ import pytest
 from inference_bench.operate.answers import Answer, AttemptEnd
 from inference_bench.operate.client import Policy, RequestFailed
 from inference_bench.records import RequestStatus
-from operate.client.world import SILENT, WELL, World, ask, elapsed, refuses, run, says
+from operate.client.world import SILENT, STREAM_HEAD, WELL, Script, World, ask, elapsed, refuses, run, says
 
 SLOW = says("slow ", "answer", first_s=5)
 HEDGED = Policy(hedge_after_s=1, first_token_s=8)
@@ -118,6 +118,18 @@ def test_a_hedge_has_the_same_key_counts_as_an_attempt_and_happens_once_a_reques
         assert sum(attempt.is_hedge for attempt in found.answer.attempts) == 1
         assert len({seen.headers["idempotency-key"] for seen in world.seen}) == 1
         assert took_s < 30
+
+    run(work())
+
+
+def test_attempts_are_numbered_in_order_where_the_first_ends_as_the_hedge_begins() -> None:
+    async def work() -> None:
+        world = World({"a": [Script([(0.0, STREAM_HEAD)])]})
+        policy = Policy(hedge_after_s=1, first_token_s=1, stall_s=1, connect_s=1, budget_s=2, tries_each=1)
+        found = (await elapsed(get(world, policy)))[1]
+        assert isinstance(found, RequestFailed)
+        assert [attempt.number for attempt in found.answer.attempts] == [1, 2]
+        assert [attempt.is_hedge for attempt in found.answer.attempts] == [False, True]
 
     run(work())
 

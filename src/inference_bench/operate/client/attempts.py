@@ -6,7 +6,8 @@ Leaves out: what comes after the first token: from there on nothing is asked aga
 Read next by: client.
 
 The rules, in the order they apply to a failure: what asking again cannot change ends the request, at every endpoint; a breaker that has
-opened, the last try here, or a pause that does not fit sends it to the next endpoint at once; otherwise it pauses and asks again.
+opened, the last try here, no token in time while another endpoint may be asked, or a pause that does not fit sends it to the next endpoint
+at once; otherwise it pauses and asks again.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ class Attempts:
             except AttemptFailure as failure:
                 if not RULES[failure.end].is_retried:
                     raise GaveUp from None
-                pause = self._pause_after(course, lane, number, failure.retry_after_s)
+                pause = self._pause_after(course, lane, number, failure)
             if pause is None:
                 return None
             pause_s = pause
@@ -114,11 +115,11 @@ class Attempts:
     def _may_send(self, course: Course, least_s: float) -> bool:
         return course.num_sent < self._policy.most_attempts and course.budget.left_s() >= least_s
 
-    def _pause_after(self, course: Course, lane: Lane, number: int, retry_after_s: float | None) -> float | None:
+    def _pause_after(self, course: Course, lane: Lane, number: int, failure: AttemptFailure) -> float | None:
         """How long to wait before this endpoint is asked again; None where it is not."""
-        policy = self._policy
+        policy, retry_after_s = self._policy, failure.retry_after_s
         is_last = number == policy.tries_each or course.num_sent >= policy.most_attempts
-        if is_last or lane.breaker.state is BreakerState.OPEN:
+        if is_last or lane.breaker.state is BreakerState.OPEN or self._is_slower_than_another(lane, failure):
             return None
         room_s = course.budget.left_s() - policy.least_left_s
         pause_s = choose_pause(self._backoff(number), retry_after_s, room_s, policy.retry_after_most_s)
@@ -128,6 +129,12 @@ class Attempts:
                 f"{lane.upstream.name} asked to wait {retry_after_s:g} s and there was room for {most_s:.3g} s"
             )
         return pause_s
+
+    def _is_slower_than_another(self, lane: Lane, failure: AttemptFailure) -> bool:
+        """Whether waiting for this one again would cost the time in which another may answer."""
+        others = self._lanes[lane.place + 1 :]
+        is_slow = failure.end is AttemptEnd.TIMED_OUT
+        return is_slow and any(other.breaker.state is not BreakerState.OPEN for other in others)
 
     async def _try(self, course: Course, lane: Lane, permit: Permit, pause_s: float) -> Taken:
         """One attempt, with a second one beside it where the policy says so.

@@ -43,8 +43,9 @@ class Trial:
 class Course:
     """One request on its way.
 
-    Where:    is_read_whole says that nobody wants the pieces as they come; num_sent counts the attempts that were sent; is_answered says
-              that one has its first token; remark is why an endpoint was given up although it might have been asked again
+    Where:    is_read_whole says that nobody wants the pieces as they come; num_begun counts the attempts, num_sent those
+              that were sent; is_answered says that one has its first token; remark is why an endpoint was given up although it might
+              have been asked again
     """
 
     request: Request = field(repr=False)
@@ -53,6 +54,7 @@ class Course:
     wall_s: float
     is_read_whole: bool
     attempts: list[Attempt] = field(default_factory=list)
+    num_begun: int = 0
     num_sent: int = 0
     is_answered: bool = False
     is_hedged: bool = False
@@ -60,17 +62,18 @@ class Course:
 
     def begin(self, upstream: Upstream, waited_s: float, *, is_hedge: bool = False) -> Trial:
         """Something is about to be sent."""
+        self.num_begun += 1
         self.num_sent += 1
-        number = len(self.attempts) + 1 + (1 if is_hedge else 0)
-        return Trial(number, upstream, self.budget.elapsed_s(), waited_s, is_hedge)
+        return Trial(self.num_begun, upstream, self.budget.elapsed_s(), waited_s, is_hedge)
 
     def note_open_breaker(self, upstream: Upstream, open_for_s: float, waited_s: float) -> None:
         """Nothing is sent to this one."""
+        self.num_begun += 1
         now_s = self.budget.elapsed_s()
         error = f"left alone after failures; it may be asked again in {open_for_s:.2g} s"
         self.attempts.append(
             Attempt(
-                len(self.attempts) + 1,
+                self.num_begun,
                 upstream.identity(),
                 AttemptEnd.BREAKER_OPEN,
                 now_s,
