@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib
 import re
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import inference_bench
 from inference_bench.cli.lab_options import LABS as LAB_COMMANDS
+from inference_bench.cli.main import build_parser
 
 ROOT = Path(__file__).parent.parent
 
@@ -34,6 +36,20 @@ def test_importing_the_package_loads_none_of_its_modules() -> None:
     code = "import sys, inference_bench; print(*[name for name in sys.modules if name.startswith('inference_bench')])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["inference_bench"]
+
+
+def test_every_command_has_a_public_call_in_the_docs() -> None:
+    text = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
+    rows = [line.split("|")[1:3] for line in text.splitlines() if line.startswith("| `")]
+    told = {command: calls for commands, calls in rows for command in re.findall(r"`([a-z]+)`", commands)}
+    actions = build_parser()._subparsers._group_actions  # type: ignore[union-attr]  # argparse has no public way
+    assert set(told) == set(actions[0].choices or ())
+    for command, calls in told.items():
+        names = re.findall(r"`([\w.]+)`", calls)
+        assert names, command
+        for name in names:
+            module, _, own = name.rpartition(".")
+            assert name in inference_bench.__all__ or hasattr(importlib.import_module(module), own), name
 
 
 LABS = [name for name in inference_bench.__all__ if name.startswith("lab_")]
