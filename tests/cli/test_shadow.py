@@ -37,6 +37,8 @@ def test_a_shadow_is_sent_the_recorded_requests_and_shown_beside_them(
     }  # fmt: skip
     asked = [r.requested_output_tokens for r in read_records(shadow).records if r.group == "measure"]
     assert sorted(asked) == [2, 3, 4, 5]
+    page = (shadow / "report.html").read_text(encoding="utf-8")
+    assert page.count("<svg") >= 2
     # the two are the same work by construction, so that a verdict may be asked for
     decided = run_json(capsys, "compare", str(run), str(shadow), "--decide", code=1)
     assert (decided["verdict"], decided["schema"]) == ("hold", "inference-bench/compare-decision/1")

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             page = write_load_page(options, found.result)
         finally:
             progress.done()
-            _say(options, found.json, _with_page(found.text, page))
+            _say(options, found.json, with_page(found.text, page))
     finally:
         progress.done()
     if found.result.is_interrupted:
@@ -111,7 +111,7 @@ def _find_capacity(choice: LoadChoice, options: argparse.Namespace, progress: Pr
         save_json(result.run_dir, found)
         page = write_load_page(options, result)
     finally:
-        _say(options, found, _with_page(text, page))
+        _say(options, found, with_page(text, page))
     if code == WORLD_FAILED:
         raise MeasurementError("the search could not go on; this is what was found by then")
     return _interrupted() if code == INTERRUPTED else code
@@ -129,5 +129,6 @@ def _interrupted() -> int:
     return INTERRUPTED
 
 
-def _with_page(text: str, page: Path | None) -> str:
+def with_page(text: str, page: Path | None) -> str:
+    """The text, and where the page is."""
     return text if page is None else f"{text}\nreport: {one_line(shown_name(page))}"

@@ -140,6 +140,11 @@ def _add_output(parser: argparse.ArgumentParser) -> None:
         const="/metrics",
         help="read the server's own metrics once a second; default path /metrics",
     )
+    add_page_options(parser)
+
+
+def add_page_options(parser: argparse.ArgumentParser) -> None:
+    """Add where the page of a load is written."""
     parser.add_argument(
         "--report",
         metavar="FILE.html",

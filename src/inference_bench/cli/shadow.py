@@ -8,7 +8,8 @@ from pathlib import Path
 
 from inference_bench.cli.api_key import api_key
 from inference_bench.cli.given import number, refuse, timeout_s
-from inference_bench.cli.load import require_completed
+from inference_bench.cli.load import require_completed, with_page
+from inference_bench.cli.load_page import require_page_name, write_load_page
 from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.objective_options import objective_from
 from inference_bench.cli.output import ProgressLine, print_json
@@ -28,13 +29,15 @@ from inference_bench.verify.saved import save_json, save_text
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay, keep and print; exit 1 where a suite's answers are not all as expected, 3 when no request completed."""
+    """Replay, keep, draw and print; exit 1 where a suite's answers are not all as expected, 3 when no request completed."""
+    require_page_name(options)
     limits = _limits(options)
     replay = _replay(options, limits)
     suite = None if options.suite is None else read_suite(Path(options.suite))
     request = _request(options)
     progress = ProgressLine()
     outcome: SuiteOutcome | None = None
+    page: Path | None = None
     try:
         shadow = measure_shadow(request, replay, limits, options.primary or (), progress)
         save_text(shadow.load.run_dir, load_text(shadow.load))
@@ -42,9 +45,10 @@ def run(options: argparse.Namespace) -> int:
         if suite is not None and not shadow.load.is_interrupted:
             outcome = ask_suite(suite_request(options), suite, progress)
             write_outcome(shadow.load.run_dir, outcome)
+        page = write_load_page(options, shadow.load)
     finally:
         progress.done()
-    _say(options, shadow, outcome)
+    _say(options, shadow, outcome, page)
     if shadow.load.is_interrupted:
         print("inference-bench: interrupted; this is what was measured by then", file=sys.stderr)
         return INTERRUPTED
@@ -52,12 +56,12 @@ def run(options: argparse.Namespace) -> int:
     return 0 if outcome is None or is_all_right(outcome) else NOT_ALL_RIGHT
 
 
-def _say(options: argparse.Namespace, shadow: ShadowRun, outcome: SuiteOutcome | None) -> None:
+def _say(options: argparse.Namespace, shadow: ShadowRun, outcome: SuiteOutcome | None, page: Path | None) -> None:
     beside = compare_shadow(shadow)
     if options.json:
         print_json(shadow_json(beside, outcome))
     else:
-        print(shadow_text(beside, outcome))
+        print(with_page(shadow_text(beside, outcome), page))
 
 
 def _limits(options: argparse.Namespace) -> Limits:

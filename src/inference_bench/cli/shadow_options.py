@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from inference_bench.cli.load_options import ALL_ENDPOINTS, add_server_options
+from inference_bench.cli.load_options import ALL_ENDPOINTS, add_page_options, add_server_options
 from inference_bench.cli.objective_options import add_objective_options
 
 _MUCH: Final = (
@@ -50,6 +50,7 @@ def add_shadow_options(parser: argparse.ArgumentParser) -> None:
         "--json-schema", metavar="FILE", help="ask for JSON documents of this schema, and judge each answer by it"
     )
     add_objective_options(parser)
+    add_page_options(parser)
     add_server_options(parser, ALL_ENDPOINTS)
 
 
