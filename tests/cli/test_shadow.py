@@ -68,7 +68,7 @@ def test_a_trace_is_replayed_as_fast_as_asked_with_its_own_times_and_a_suite(
     trace.write_text("arrival_s,prompt_tokens,output_tokens\n0,5,2\n1,5,2\n50,5,2\n")
     suite.write_text('{"prompt": "x", "expected": "aa", "max_tokens": 2}\n{"prompt": "x", "expected": "b"}\n')
     arguments = ("shadow", server.url("at_once"), "--trace", str(trace), "--speed", "20", "--max-requests", "2")
-    more = ("--suite", str(suite), "--runs", str(tmp_path), "--served-model", "m")
+    more = ("--suite", str(suite), "--runs", str(tmp_path), "--served-model", "m", "--no-report")
     assert main([*arguments, *more]) == 1  # one answer is not as expected
     shown = capsys.readouterr().out
     assert max(map(len, shown.splitlines())) <= 100

@@ -7,8 +7,8 @@ Read next by: from_files, adapters.
 
 One thread reads the next piece while another hashes this one: Python lets go of its lock in both, so that a file takes as long as the
 slower of the two. SHA-256 goes through a file in order, on one core; a disk that is quicker than one core is kept busy by several files
-at once, two cores each. On two cores that is one file: two at once were no quicker there (benchmarks/manifest_hash.py). A file that is
-not what it was when it was opened is refused.
+at once, one for each core: hashing is what takes a core, reading takes little of it (benchmarks/manifest_hash.py). A file that is not
+what it was when it was opened is refused.
 """
 
 from __future__ import annotations
@@ -119,9 +119,9 @@ def hash_files(
 
 
 def _count_at_once() -> int:
-    """Two cores for each file, one that reads and one that hashes."""
+    """One core for each file."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(_MOST_AT_ONCE, max(1, cores // 2))
+    return min(_MOST_AT_ONCE, cores)
 
 
 def _hash_file(file: NamedFile, meter: _Meter) -> HashedFile:
