@@ -38,6 +38,7 @@ def ask(max_tokens: int, application: str) -> Request:
         "max_tokens": max_tokens,
         "temperature": 0,
         "ignore_eos": True,
+        "cache_prompt": True,  # the server was started without
     }
     return Request(fields, application=application, team="core")
 
@@ -49,26 +50,31 @@ def test_the_ledger_of_a_real_engine_has_every_token_it_counted_and_no_word(
     dead = Upstream("dead", Target("http://127.0.0.1:1", endpoint=Endpoint.CHAT))
     engine = Upstream("engine", Target(server.base_url, endpoint=Endpoint.CHAT))
 
-    async def work(recorder: Recorder) -> int:
-        counted = 0
+    async def work(recorder: Recorder) -> tuple[int, list[tuple[int, int]]]:
+        counted, prompts = 0, []
         client = Client([dead, engine], Policy(budget_s=60), recorder=recorder)
         for application in ("chat", "chat", "search"):
-            counted += (await client.complete(ask(16, application))).answer.output_tokens or 0
+            answer = (await client.complete(ask(16, application))).answer
+            counted += answer.output_tokens or 0
+            prompts.append((answer.prompt_tokens or 0, answer.cached_prompt_tokens or 0))
         async with client.stream(ask(400, "chat")) as reply:
             async for _ in reply:
                 break
         with pytest.raises(RequestFailed):
             await Client([dead], Policy(budget_s=5), recorder=recorder).complete(ask(16, "search"))
         assert client.num_unrecorded == 0
-        return counted
+        return counted, prompts
 
     with Recorder(folder, applications=("chat", "search"), teams=("core",), unlisted="refuse") as recorder:
-        counted = asyncio.run(work(recorder))
+        counted, prompts = asyncio.run(work(recorder))
     ledger = keep_ledger([folder], Prices(usd_per_hour=1.0), by=(By.APPLICATION, By.ENDPOINT))
     sums = ledger.sums
     assert counted == 48
     assert (sums.num_requests, sums.num_completed, sums.num_fallback) == (5, 3, 4)
     assert (sums.completed_output_tokens, sums.useful_output_tokens) == (counted, counted)
+    length = prompts[0][0]
+    assert prompts == [(length, 0), (length, length - 1), (length, length - 1)]
+    assert (sums.input_tokens, sums.cached_input_tokens) == (3 * length, 2 * (length - 1))
     assert sums.computed_output_tokens > counted  # the one that was left had begun
     assert sums.num_without_input == 1  # of the one that was left, whose usage never came
     apart = {by: {group.name: group.sums for group in groups} for by, groups in ledger.groups.items()}
