@@ -138,7 +138,10 @@ def check_html(found: Contract, needs: Sequence[Need], made: Provenance) -> str:
     steps = _steps(found)
     parts = [
         Part("migrate", "To migrate", "What to do when you move to it", pieces.bullets(steps) if steps else ""),
-        *(Part(group, GROUPS[group], GROUPS[group], pieces.table(_table(found, group))) for group in found.groups),
+        *(
+            Part(group, GROUPS[group], GROUPS[group], pieces.table(_table(found, group), has_heading=False))
+            for group in found.groups
+        ),
         assumptions_part(_ASSUMPTIONS),
         repeat_part(made),
     ]
