@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from inference_bench.manifest.create import create_manifest as create_manifest
     from inference_bench.manifest.export import ExportFormat as ExportFormat
     from inference_bench.manifest.export import export_manifest as export_manifest
+    from inference_bench.manifest.outputs import outputs_of as outputs_of
     from inference_bench.manifest.store import read_manifest as read_manifest
     from inference_bench.manifest.store import write_manifest as write_manifest
     from inference_bench.measure.machine import probe as probe
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from inference_bench.measure.target import Target as Target
     from inference_bench.metrics import Objective as Objective
     from inference_bench.operate.client.client import Client as Client
+    from inference_bench.operate.client.failures import Interrupted as Interrupted
+    from inference_bench.operate.client.failures import RequestFailed as RequestFailed
     from inference_bench.operate.client.policy import Policy as ClientPolicy  # noqa: F401
     from inference_bench.operate.client.request import Request as ClientRequest  # noqa: F401
     from inference_bench.operate.client.request import Upstream as Upstream
@@ -66,6 +69,8 @@ if TYPE_CHECKING:
     from inference_bench.operate.drill.flow import run_drill as run_drill
     from inference_bench.operate.drill.isolation import IsolationRequest as IsolationRequest
     from inference_bench.operate.drill.isolation import probe_isolation as probe_isolation
+    from inference_bench.operate.drill.scenarios import scenarios_named as scenarios_named
+    from inference_bench.operate.ledger.content_log import Content as LoggedContent  # noqa: F401
     from inference_bench.operate.ledger.content_log import ContentLog as ContentLog
     from inference_bench.operate.ledger.content_log import purge_content as purge_content
     from inference_bench.operate.ledger.flow import keep_ledger as keep_ledger
@@ -100,6 +105,8 @@ if TYPE_CHECKING:
     from inference_bench.verify.flow import verify_server as verify_server
     from inference_bench.verify.matrix import MatrixRequest as MatrixRequest
     from inference_bench.verify.matrix import run_matrix as run_matrix
+    from inference_bench.verify.own_server import ServeRequest as ServeRequest
+    from inference_bench.verify.own_server import serve_model as serve_model
     from inference_bench.verify.session import VerifyRequest as VerifyRequest
     from inference_bench.workload import read_trace as read_trace
     from inference_bench.workload import reference_workload as reference_workload
@@ -143,6 +150,7 @@ _HOME = {
     "create_manifest": "manifest.create",
     "ExportFormat": "manifest.export",
     "export_manifest": "manifest.export",
+    "outputs_of": "manifest.outputs",
     "read_manifest": "manifest.store",
     "write_manifest": "manifest.store",
     "probe": "measure.machine",
@@ -151,6 +159,8 @@ _HOME = {
     "Target": "measure.target",
     "Objective": "metrics",
     "Client": "operate.client.client",
+    "Interrupted": "operate.client.failures",
+    "RequestFailed": "operate.client.failures",
     "ClientPolicy": "operate.client.policy:Policy",
     "ClientRequest": "operate.client.request:Request",
     "Upstream": "operate.client.request",
@@ -160,6 +170,8 @@ _HOME = {
     "run_drill": "operate.drill.flow",
     "IsolationRequest": "operate.drill.isolation",
     "probe_isolation": "operate.drill.isolation",
+    "scenarios_named": "operate.drill.scenarios",
+    "LoggedContent": "operate.ledger.content_log:Content",
     "ContentLog": "operate.ledger.content_log",
     "purge_content": "operate.ledger.content_log",
     "keep_ledger": "operate.ledger.flow",
@@ -194,6 +206,8 @@ _HOME = {
     "verify_server": "verify.flow",
     "MatrixRequest": "verify.matrix",
     "run_matrix": "verify.matrix",
+    "ServeRequest": "verify.own_server",
+    "serve_model": "verify.own_server",
     "VerifyRequest": "verify.session",
     "read_trace": "workload",
     "reference_workload": "workload",

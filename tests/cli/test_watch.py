@@ -181,7 +181,7 @@ def test_bars_grow_with_the_values_and_none_are_drawn_of_nothing() -> None:
 
 def test_lines_name_each_server_and_say_why() -> None:
     lines = watch_lines(a_round()).splitlines()
-    assert lines[1].startswith("2026-11-30T12:00:00.000+00:00 gone: down, not ready, unknown; run=n/a")
+    assert lines[1].startswith("2026-11-30T12:00:00Z gone: down, not ready, unknown; run=n/a")
     assert lines[1].endswith("no connection (connection refused)")
 
 

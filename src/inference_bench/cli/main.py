@@ -28,6 +28,7 @@ from inference_bench.cli.manifest_options import add_manifest_options
 from inference_bench.cli.output import one_line, without_overlong
 from inference_bench.cli.plan_options import ENGINE_HELP, MEASURED_HELP, PROFILE_HELP, add_plan_options
 from inference_bench.cli.score_options import add_score_options
+from inference_bench.cli.serve_options import add_serve_options
 from inference_bench.cli.shadow_options import add_shadow_options, add_suite_options
 from inference_bench.cli.show_options import add_show_options
 from inference_bench.cli.simulate_options import add_capacity_options, add_simulate_options
@@ -75,6 +76,7 @@ def build_parser() -> Parser:
         _add_load,
         _add_check,
         _add_conform,
+        _add_serve,
         _add_convert,
         _add_report,
         _add_compare,
@@ -294,6 +296,10 @@ def _add_manifest(commands: Commands[Parser]) -> None:
 def _add_drill(commands: Commands[Parser]) -> None:
     summary = "do the failure paths work: servers are broken on purpose, and every request is accounted for"
     add_drill_options(_command(commands, "drill", summary, "drill"))
+
+
+def _add_serve(commands: Commands[Parser]) -> None:
+    add_serve_options(_command(commands, "serve", "start an engine on the loopback interface, until Ctrl-C", "serve"))
 
 
 def _add_ledger(commands: Commands[Parser]) -> None:

@@ -43,6 +43,7 @@ from inference_bench.stats import Interval
 from inference_bench.units import NOT_AVAILABLE, format_count, format_fraction, format_number, format_seconds
 
 SCHEMA: Final = "inference-bench/compare-decision/1"
+_MOST_PRACTICABLE: Final = 1_000_000  # requests of a run
 _POINTS: Final = "pt: percentage points of the requests"
 _FOREST: Final = (
     "Each rule against its limit",
@@ -70,7 +71,12 @@ def _runs(sides: Sequence[Side]) -> str:
 def _said(found: Decision) -> Iterator[str]:
     yield from found.reasons
     beyond = [each for each in found.evidence if each.outcome is Outcome.UNTOLD and each.needed is None]
-    if found.needed is not None:
+    if found.needed is not None and found.needed > _MOST_PRACTICABLE:
+        yield (
+            "no practicable number of requests would tell, if the differences stay as they are (about "
+            f"{format_count(found.needed)} in each run): the canary is very near to a limit"
+        )
+    elif found.needed is not None:
         have = found.pooled.baseline.num_each
         yield (
             f"about {format_count(found.needed)} requests in each run would tell, with a chance of {format_fraction(POWER, 2)}, if the "
@@ -89,7 +95,7 @@ def _rules_said(found: Decision) -> Iterator[str]:
     )
     yield (
         f"broken: all of the {format_fraction(rules.family_confidence, 4)} interval lies beyond the limit. One broken rule rolls back, so "
-        f"each of {len(rules.rules)} gets its part of the error"
+        f"each of the {len(rules.rules)} rules of the set gets its part of the error"
         f"{f', and of it each of {rules.looks} looks' if rules.looks > 1 else ''}"
     )
     yield (

@@ -15,6 +15,7 @@ from typing import Any, Final
 from inference_bench.operate.drill.isolation import Arm, Gain, IsolationResult, Verdict
 from inference_bench.origin import Origin
 from inference_bench.report.drill_report import SCHEMA
+from inference_bench.report.html_pieces import bullets
 from inference_bench.report.html_pieces import table as html_table
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.report_html import (
@@ -24,7 +25,6 @@ from inference_bench.report.report_html import (
     assumptions_part,
     repeat_part,
     report_page,
-    sentence,
     value_and_unit,
 )
 from inference_bench.report.table import Cells, Column, Table
@@ -138,22 +138,27 @@ def _interval(interval: Interval | None) -> str:
 
 def isolation_html(found: IsolationResult, made: Provenance) -> str:
     """The whole page."""
-    figures = [
-        KeyFigure(
-            arm.name,
-            *value_and_unit(format_seconds(None if arm.other is None else arm.other.median_s)),
-            Origin.MEASURED,
-            "sooner with another tenant's prefix",
-            _SAID[arm.verdict],
-            None,
-            arm.verdict is Verdict.SHARED,
-        )
-        for arm in found.arms
-    ]
     head = Head("Does one tenant's prefix speed up another's?", found.server)
+    evidence = bullets(list(_answers(found))) + html_table(_table(found), has_heading=False)
     parts = (
-        Part("evidence", "Evidence", "What the times say", html_table(_table(found))),
-        assumptions_part([sentence(line) for line in _answers(found)], found.notes),
+        Part("evidence", "Evidence", "What the times say", evidence),
+        assumptions_part((), found.notes),
         repeat_part(made, (found.seed,)),
     )
-    return report_page(head, made, figures, (), parts)
+    return report_page(head, made, [_figure(arm) for arm in found.arms], (), parts)
+
+
+def _figure(arm: Arm) -> KeyFigure:
+    """What another tenant's prefix gained, and whether that is more than chance."""
+    gain = arm.other
+    is_shared = arm.verdict is Verdict.SHARED
+    within = "" if gain is None or is_shared else f"no gain was seen: {_interval(gain.interval)}"
+    return KeyFigure(
+        arm.name,
+        *value_and_unit(format_seconds(None if gain is None else gain.median_s)),
+        Origin.MEASURED,
+        "sooner with another tenant's prefix" if is_shared else within,
+        _SAID[arm.verdict],
+        None,
+        is_shared,
+    )

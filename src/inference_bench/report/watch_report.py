@@ -175,7 +175,8 @@ def _line(at: str, view: View) -> str:
         for name, value in zip(("run", "wait", "free", "cache", "tokens/s", "TTFT"), numbers, strict=True)
     )
     said = "; ".join(map(clean, (*view.events, *view.reasons)))
-    return f"{at} {clean(view.name)}: {alive}, {ready}, {room}; {figures}{f'; {said}' if said else ''}"
+    second = f"{at[:19]}Z"  # of UTC
+    return f"{second} {clean(view.name)}: {alive}, {ready}, {room}; {figures}{f'; {said}' if said else ''}"
 
 
 def watch_summary(tallies: Sequence[Tally]) -> str:

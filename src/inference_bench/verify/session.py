@@ -13,29 +13,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
 from typing import Final
 
 from inference_bench import hub
 from inference_bench.accounting.params import count_params
-from inference_bench.convert.cached import kept_conversion
-from inference_bench.convert.plan import HUGGING_FACE
 from inference_bench.engines.attach import AttachedServer, attach
-from inference_bench.engines.base import LLAMA_CPP, SGLANG, VLLM, RunningServer
-from inference_bench.engines.embedded_model import ensure_embedded_model
+from inference_bench.engines.base import LLAMA_CPP, SGLANG, RunningServer
 from inference_bench.engines.llama_cpp import knows_a_card
 from inference_bench.engines.model_files import ModelFiles, hash_model
-from inference_bench.engines.start import ENGINES, EngineSettings, check_installed, check_start, start_engine
+from inference_bench.engines.start import ENGINES, EngineSettings, check_start, start_engine
 from inference_bench.engines.vllm import find_vllm, is_cpu_package
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
 from inference_bench.facts.load import known_model, load_model
 from inference_bench.facts.models import LoadedModel
 from inference_bench.facts.source import Source
-from inference_bench.measure.files import sha256_of_file
-from inference_bench.measure.machine_identity import identify_machine
 from inference_bench.measure.probe_here import ProbeDevice
 from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import ApiKey, Endpoint, Target
@@ -44,6 +39,7 @@ from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.rate_search import Limits
 from inference_bench.verify.identity import engine_cache_format
+from inference_bench.verify.own_server import dtype_of, own_model, threads_for, torch_name
 from inference_bench.verify.plan import Plan
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
@@ -59,8 +55,6 @@ _UNKNOWN_MACHINE: Final = HardwareSpec(
     Source("nothing is known of the machine that serves", "now"),
     Origin.MEASURED,
 )
-
-_PLAIN_DTYPES: Final = frozenset({"float16", "bfloat16", "float32"})
 
 Progress = Callable[[str], None]
 
@@ -149,22 +143,16 @@ def _settings(request: VerifyRequest, model: LoadedModel) -> EngineSettings:
 
     Where:  a folder is served in the format of its weights: vLLM left alone makes bfloat16 of float32
     """
-    word = _ggml_name if request.engine == LLAMA_CPP else _torch_name
+    word = _ggml_name if request.engine == LLAMA_CPP else torch_name
     fmt = cache_format(request.cache) if request.cache or request.engine == LLAMA_CPP else None
     return EngineSettings(
         context_tokens=request.context_tokens or request.plan.context_tokens,
         num_slots=request.num_slots or request.plan.num_slots,
-        num_threads=_threads(request),
+        num_threads=threads_for(request.engine, request.num_threads),
         cache_type_k=None if fmt is None else word(fmt.keys.name),
         cache_type_v=None if fmt is None else word(fmt.values.name),
-        dtype=None if request.engine == LLAMA_CPP else _dtype(model),
+        dtype=None if request.engine == LLAMA_CPP else dtype_of(model),
     )
-
-
-def _threads(request: VerifyRequest) -> int | None:
-    """As many as were asked for; else every core that may be used, and none where a card computes."""
-    takes_none = request.engine == SGLANG or (request.engine == VLLM and not is_cpu_package(find_vllm()))
-    return request.num_threads or (None if takes_none else identify_machine().num_usable_cores)
 
 
 def prepare(request: VerifyRequest, say: Progress) -> Session:
@@ -193,7 +181,7 @@ def _to_start(request: VerifyRequest, say: Progress) -> Session:
         )
     if request.engine not in ENGINES:
         raise UnknownNameError(f"no engine {request.engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
-    model, path, files = _own_model(request, say)
+    model, path, files = own_model(request.engine, request.model, say)
     loaded_weights(model, request.weights)
     check_start(request.engine, path, _settings(request, model))
     return Session(request, model, path, files, RunFolder.create(request.runs, "verify"), None, request.machine)
@@ -223,39 +211,6 @@ def _files_of(server: AttachedServer, path: Path | None, say: Progress) -> Model
     return ModelFiles(identity.model_files, identity.model_sha256)
 
 
-def _own_model(request: VerifyRequest, say: Progress) -> tuple[LoadedModel, Path, ModelFiles | None]:
-    """What an engine started here serves: the file or folder that was named, or the embedded model.
-
-    Where:  an engine that reads no .gguf file serves the folder that it converts to, made once and kept
-    """
-    if request.model is None:
-        check_installed(request.engine)
-        embedded = ensure_embedded_model(progress=say)
-        path, name = embedded.path, embedded.name
-        if request.engine == LLAMA_CPP:
-            model = load_model(str(path))
-            files = ModelFiles({path.name: embedded.sha256}, embedded.sha256)
-            return replace(model, spec=replace(model.spec, name=name)), path, files
-    else:
-        path, name = Path(request.model), Path(request.model).stem
-    is_file = path.suffix == ".gguf" and path.is_file()
-    if request.engine == LLAMA_CPP and not is_file:
-        raise RequestError(f"{request.engine} serves .gguf files; {request.model!r} is not one")
-    if request.engine != LLAMA_CPP and not (is_file or path.is_dir()):
-        raise RequestError(
-            f"{request.engine} serves folders as Transformers writes them, or .gguf files that are converted to one; "
-            f"{request.model!r} is neither"
-        )
-    check_installed(request.engine)
-    if request.engine != LLAMA_CPP and is_file:
-        say(f"converting {path.name} to a folder that {request.engine} serves, once")
-        path = kept_conversion(path, sha256_of_file(path), HUGGING_FACE, "float32", say).path
-    model = load_model(str(path))
-    if is_file:
-        model = replace(model, spec=replace(model.spec, name=f"{name} as float32"))
-    return model, path, hash_model(path, say)
-
-
 def _served_model(request: VerifyRequest, server: AttachedServer, is_here: bool) -> tuple[LoadedModel, Path | None]:
     """What a running server serves: the model that was named, or its own file where that is on this machine, or its name."""
     if request.model is not None:
@@ -283,17 +238,6 @@ def _refuse_another_model(model: LoadedModel, server: AttachedServer) -> None:
             f"the server says it serves {served:,} parameters ({server.identity.model_name}), and {model.spec.name} has "
             f"{named:,}; name the model that is served"
         )
-
-
-def _dtype(model: LoadedModel) -> str | None:
-    """The format of a folder's weights where it is a plain one."""
-    name = _torch_name(loaded_weights(model, None).linear_format.name)
-    return name if name in _PLAIN_DTYPES else None
-
-
-def _torch_name(name: str) -> str:
-    """PyTorch's word for a format, which vLLM and SGLang take: its plain floats are called float16, bfloat16 and float32."""
-    return {"fp16": "float16", "bf16": "bfloat16", "fp32": "float32"}.get(name, name)
 
 
 def _ggml_name(name: str) -> str:
