@@ -39,15 +39,29 @@ def urls() -> Iterator[tuple[str, str]]:
 def test_json_has_the_keys_of_the_specification_and_a_page_and_a_record_are_written(
     capsys: pytest.CaptureFixture[str], urls: tuple[str, str], tmp_path: Path
 ) -> None:
-    page, record = tmp_path / "drill.html", tmp_path / "answers.jsonl"
-    more = ["--requests", "8", "--max-tokens", "8", "--report", str(page), "--record", str(record)]
+    page, record, chart = tmp_path / "drill.html", tmp_path / "answers.jsonl", tmp_path / "drill.json"
+    more = [
+        "--requests",
+        "8",
+        "--max-tokens",
+        "8",
+        "--report",
+        str(page),
+        "--record",
+        str(record),
+        "--chart",
+        str(chart),
+    ]
     found = run_json(capsys, "drill", urls[0], "--fallback", urls[1], "--scenario", "server-errors", *more)
     assert found["schema"] == "inference-bench/drill/1"
     (scenario,) = found["scenarios"]
     assert scenario.keys() >= SCENARIO_KEYS
     assert (scenario["lost"], scenario["duplicated"], scenario["wrong"], found["passed"]) == (0, 0, 0, True)
     assert sum(scenario["answered_by"].values()) == scenario["completed"] == scenario["sent"]
+    assert len(scenario["requests"]) == scenario["sent"]
     assert "Do the failure paths work?" in page.read_text()
+    assert "What became of each request" in page.read_text() or "not drawn" in page.read_text()
+    assert "server-errors" in json.loads(chart.read_text())["description"]
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert len(lines) == scenario["sent"]
     assert all(line.keys().isdisjoint({"text", "prompt", "messages"}) for line in lines)
@@ -71,9 +85,10 @@ def test_an_interrupted_drill_prints_what_it_has_and_ends_with_130(
     good = ScenarioResult("reset", "?", Tally(sent=9, completed=9), 0.1, None, 0.2, 1.0)
     found = DrillResult({}, None, (good,), is_interrupted=True)
     monkeypatch.setattr("inference_bench.cli.drill.run_drill", lambda *_: found)
-    assert main(["drill"]) == 130
+    assert main(["drill", "--chart", "/tmp/nothing-is-drawn.svg"]) == 130
     shown = capsys.readouterr()
     assert "reset" in shown.out
+    assert "nothing to draw" in shown.err
     assert "interrupted" in shown.err
 
 
@@ -112,6 +127,11 @@ def test_text_fits_a_terminal_and_cannot_move_its_cursor() -> None:
         (["--soak", "5s", "--cache-isolation"], "soak cannot be given here: the probe"),
         (["--other-key-env", "X"], "second tenant"),
         (["--report", "page.txt"], "end it in .html"),
+        (["--chart", "chart.png"], "end it in one of .svg"),
+        (["--chart", "/not/there/chart.svg"], "folder that is not there"),
+        (["--report", "/not/there/page.html"], "folder that is not there"),
+        (["--report", "same.html", "--chart", "same.html"], "a file of its own"),
+        (["--cache-isolation", "--chart", "chart.svg"], "chart cannot be given here: the probe"),
         (["--record", "/not/there/answers.jsonl"], "folder that is not there"),
         (["--cache-isolation", "http://127.0.0.1:1", "--pairs", "3"], "at least 6"),
         (["ftp://127.0.0.1"], "must look like"),

@@ -1,11 +1,12 @@
-"""What became of the output tokens? Paid for, computed, completed and of use, each a bar in the parts of the applications.
+"""What became of the output tokens? Paid for, computed, completed and of use, each a bar in parts.
 
 In:   a Ledger and the width of the drawing in CSS pixels
 Out:  one Spec, or None where no output token was counted
 Leaves out: input tokens and money (report.ledger_report)
 Read next by: report.
 
-Each bar is the one before without what was lost on the way, at one scale. Capacity that was paid for has no parts.
+Each bar is the one before without what was lost on the way, at one scale. Its parts are what the ledger was first told apart by, such as
+applications. Capacity that was paid for has no parts.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from inference_bench.charts.grammar import (
     text,
 )
 from inference_bench.charts.panels import label, on_paper, pixels, rule, rules
-from inference_bench.operate.ledger.flow import Ledger
+from inference_bench.operate.ledger.flow import Group, Ledger
 from inference_bench.operate.ledger.totals import REST, By, Sums
 from inference_bench.units import format_fraction, format_si
 
@@ -48,7 +49,7 @@ _NAME_CHARS_PX: Final = 160
 
 
 class _Part(NamedTuple):
-    """One application's tokens in one bar."""
+    """The tokens of one name in one bar."""
 
     name: str
     tokens: float
@@ -100,10 +101,16 @@ def ledger_chart(ledger: Ledger, width_px: int = WIDE_PX) -> Spec | None:
     return chart(frame, _words(bars), encoding, _layers(bars, place, colour, frame, narrow=narrow))
 
 
+def coloured_by(ledger: Ledger) -> By | None:
+    """What the colours tell apart: the first that was asked for, None where nothing was."""
+    return next(iter(ledger.groups), None)
+
+
 def _bars(ledger: Ledger) -> list[_Bar]:
-    """The bars from the top: capacity where it is known, then each stage with the largest applications apart."""
-    groups = ledger.groups.get(By.APPLICATION) or next(iter(ledger.groups.values()), ())
-    largest = groups if len(groups) <= _MOST_NAMES else groups[: _MOST_NAMES - 1]
+    """The bars from the top: capacity where it is known, then each stage with the largest groups apart."""
+    by = coloured_by(ledger)
+    groups = () if by is None else ledger.groups[by]
+    largest = groups if len(groups) <= _MOST_NAMES else _largest(groups)
     bars = []
     paid = ledger.paid.capacity_output_tokens
     if paid is not None:
@@ -116,6 +123,12 @@ def _bars(ledger: Ledger) -> list[_Bar]:
             parts.append(_Part(REST, rest))
         bars.append(_Bar(stage, tuple(parts)))
     return bars
+
+
+def _largest(groups: Sequence[Group]) -> tuple[Group, ...]:
+    """Those with the most tokens, in the order they came in, which of hours is theirs."""
+    found = sorted(groups, key=lambda group: -group.sums.computed_output_tokens)[: _MOST_NAMES - 1]
+    return tuple(group for group in groups if group in found)
 
 
 def _stages(sums: Sums) -> tuple[int, int, int]:

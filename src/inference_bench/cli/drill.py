@@ -6,6 +6,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
@@ -18,13 +19,17 @@ from inference_bench.errors import RequestError, StorageError
 from inference_bench.files import require_writable_place
 from inference_bench.operate.drill.flow import DrillRequest, check_drill, check_place, run_drill
 from inference_bench.operate.drill.isolation import IsolationRequest, IsolationResult, probe_isolation
+from inference_bench.operate.drill.results import DrillResult
 from inference_bench.operate.drill.scenarios import scenarios_named
 from inference_bench.report.drill_report import drill_html, drill_json, drill_text
 from inference_bench.report.isolation_report import isolation_html, isolation_json, isolation_text
 from inference_bench.units import parse_count, parse_seconds
 
 if TYPE_CHECKING:
+    from inference_bench.report.html_pieces import Draw
     from inference_bench.report.report_html import Provenance
+
+    Page = Callable[[Provenance, Draw | None], str]
 
 _WORDS: Final = 150
 _EMBEDDED_WORDS: Final = 40  # of an engine that is slow enough for few to show
@@ -32,9 +37,23 @@ _EMBEDDED_WORDS: Final = 40  # of an engine that is slow enough for few to show
 
 def run(options: argparse.Namespace) -> int:
     """Play and print; exit 1 when a request was lost, repeated, wrong or too late, or a tenant's prefix speeds up another's."""
-    if options.report is not None:
-        require_report_file(options.report, (options.record,))
+    _require_places(options)
     return _run_isolation(options) if options.cache_isolation else _run_drill(options)
+
+
+def _require_places(options: argparse.Namespace) -> None:
+    """A page and a picture can be written once the drill is over, which is a minute from now.
+
+    Raises:  RequestError
+    """
+    if options.report is not None:
+        require_report_file(options.report, (options.record, options.chart))
+        require_writable_place(options.report, "report file")
+    if options.chart is not None:
+        from inference_bench.cli.picture import require_chart_file  # late: charts load much
+
+        require_chart_file(options.chart)
+        require_writable_place(options.chart, "chart file")
 
 
 def _run_drill(options: argparse.Namespace) -> int:
@@ -61,14 +80,15 @@ def _run_drill(options: argparse.Namespace) -> int:
             found = run_drill(request, progress)
         finally:
             progress.done()
-    _say(options, drill_json(found), drill_text(found), lambda made: drill_html(found, made))
+    _say(options, drill_json(found), drill_text(found), partial(drill_html, found))
+    _draw(options.chart, found)
     if found.unrecorded:
         raise StorageError(f"{found.unrecorded} answers could not be recorded: {found.unrecorded_why}")
     return _code(found.is_interrupted, found.has_passed)
 
 
 def _run_isolation(options: argparse.Namespace) -> int:
-    refuse(options, ("scenario", "fallback", "soak", "record"), "the probe of the cache takes no such option")
+    refuse(options, ("scenario", "fallback", "soak", "record", "chart"), "the probe of the cache takes no such option")
     rounds = parse_count(options.pairs, "number of pairs")
     usual = _EMBEDDED_WORDS if options.url is None else _WORDS
     words = usual if options.words is None else parse_count(options.words, "number of words")
@@ -88,7 +108,7 @@ def _run_isolation(options: argparse.Namespace) -> int:
             found: IsolationResult = probe_isolation(request, progress)
     finally:
         progress.done()
-    _say(options, isolation_json(found), isolation_text(found), lambda made: isolation_html(found, made))
+    _say(options, isolation_json(found), isolation_text(found), lambda made, _: isolation_html(found, made))
     return _code(found.is_interrupted, found.is_isolated)
 
 
@@ -121,7 +141,7 @@ def _record(name: str | None) -> Iterator[TextIO | None]:
         yield file
 
 
-def _say(options: argparse.Namespace, found: dict[str, Any], text: str, page: Callable[[Provenance], str]) -> None:
+def _say(options: argparse.Namespace, found: dict[str, Any], text: str, page: Page) -> None:
     """Print first: what was found out is seen even where the page cannot be written."""
     if options.json:
         print_json(found)
@@ -129,8 +149,22 @@ def _say(options: argparse.Namespace, found: dict[str, Any], text: str, page: Ca
         print(text)
     if options.report is not None:
         made = provenance(options)
-        write_report(options.report, lambda _: page(made))
+        write_report(options.report, lambda draw: page(made, draw))
         say_where(options)
+
+
+def _draw(file: str | None, found: DrillResult) -> None:
+    """The chart as a file of its own; a drill that was ended before it sent anything has none, which is no failure of its own."""
+    if file is None:
+        return
+    from inference_bench.charts.drill import drill_chart, soak_chart
+    from inference_bench.cli.picture import write_chart
+
+    spec = drill_chart(found) if found.soak is None else soak_chart(found.soak)
+    if spec is None:
+        print("inference-bench: no request was sent, so there is nothing to draw", file=sys.stderr)
+    else:
+        write_chart(spec, file)
 
 
 def _code(is_interrupted: bool, has_passed: bool) -> int:

@@ -49,4 +49,9 @@ def add_drill_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--record", metavar="FILE.jsonl", help="write each answer's account as a line: sizes, times, names, no text"
     )
-    parser.add_argument("--report", metavar="FILE.html", help="write the tables as one page that needs no network")
+    parser.add_argument(
+        "--report", metavar="FILE.html", help="write charts and tables as one page that needs no network"
+    )
+    parser.add_argument(
+        "--chart", metavar="FILE", help="draw what became of each request: .svg, .html or .json (Vega-Lite)"
+    )

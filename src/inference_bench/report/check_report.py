@@ -31,6 +31,13 @@ _ANSWERS: Final = {
     Verdict.NO: "not as the question says",
     Verdict.UNKNOWN: "nothing to tell by",
 }
+_COLUMNS: Final = (
+    Column("asked", "l", is_wrapped=True),
+    Column("answer", "l"),
+    Column("seen", "l", is_wrapped=True),
+    Column("what to do", "l", is_wrapped=True),
+    Column("id", "l"),  # last: a narrow screen shows what stands before it
+)
 _ASSUMPTIONS: Final = (
     "Each answer is that of one server, at one moment, for one model; another model's template or another start may change it.",
     "Outputs are short. A field is called honoured where the output shows it, not where it is taken without an error.",
@@ -150,7 +157,6 @@ def check_html(found: Contract, needs: Sequence[Need], made: Provenance) -> str:
 
 def _table(found: Contract, group: str) -> Table:
     rows = [row for row in found.rows if row.group == group]
-    titles = ("id", "asked", "answer", "seen", "what to do")
-    cells = tuple((row.id, row.asked, row.verdict.value, row.seen, row.action) for row in rows)
+    cells = tuple((row.asked, row.verdict.value, row.seen, row.action, row.id) for row in rows)
     marked = frozenset(index for index, row in enumerate(rows) if row.verdict is Verdict.NO and row.action)
-    return Table(GROUPS[group], tuple(Column(title, "l") for title in titles), cells, marked=marked)
+    return Table(GROUPS[group], _COLUMNS, cells, marked=marked)

@@ -1,6 +1,6 @@
 """Do the failure paths work? A drill as text for a terminal, as JSON with stable keys, and as a page.
 
-In:   DrillResult
+In:   DrillResult; for the page Provenance, and what draws a chart specification as SVG
 Out:  text of at most 100 columns; a dict ready for JSON; HTML
 Leaves out: judging; every scenario was judged before
 Read next by: cli.
@@ -10,13 +10,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any, Final
 
-from inference_bench.operate.drill.results import MUST_BE_NONE, DrillResult, ScenarioResult, SoakResult, Tally
+from inference_bench.charts.drill import drill_chart, soak_chart
+from inference_bench.operate.drill.results import (
+    MUST_BE_NONE,
+    DrillResult,
+    Requests,
+    ScenarioResult,
+    SoakResult,
+    Tally,
+)
 from inference_bench.origin import Origin
+from inference_bench.report.html_pieces import Draw, Drawing, origins
 from inference_bench.report.html_pieces import table as html_table
 from inference_bench.report.key_figure import KeyFigure
-from inference_bench.report.report_html import Head, Part, Provenance, assumptions_part, repeat_part, report_page
+from inference_bench.report.report_html import (
+    Head,
+    Part,
+    Provenance,
+    assumptions_part,
+    charts_part,
+    repeat_part,
+    report_page,
+)
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.text import clean, table_text, wrap
 from inference_bench.units import format_count, format_seconds
@@ -38,6 +56,16 @@ _TIMES: Final = (
     "detected: from the begin of the fault to the end of the first attempt that it spoiled; breaker: until requests stay away; recovered: "
     "from the end of the fault to the first whole answer of the server that had failed."
 )
+_READ: Final = (
+    "Measured. Each bar is a request, from when it was sent to when its caller had an answer or an error, in the lane of the server that "
+    "answered; nobody did in the lowest. Requests under way together lie above one another. A bar without a mark was completed; a mark at "
+    "its end says how another ended."
+)
+_SCENARIOS_READ: Final = (
+    "Shaded: from the begin of the fault to its end. Detected: the end of the first attempt that the fault spoiled. Breaker opened: from "
+    "then on requests stay away. Recovered: the first whole answer of the server that had failed. All panels have the same time scale."
+)
+_SOAK_READ: Final = "Shaded: from a kill of the first server until it answered again; the fallback answers meanwhile."
 _COUNTS: Final = ("sent", "completed", "failed", "interrupted", *MUST_BE_NONE)
 
 
@@ -72,7 +100,13 @@ def _scenario_json(each: ScenarioResult) -> dict[str, Any]:
         "fault_s": each.fault_s,
         "problems": list(each.problems),
         "notes": list(each.notes),
+        "fault": None if each.fault is None else {**asdict(each.fault), "moments_s": each.moments_s},
+        **_requests_json(each.requests),
     }
+
+
+def _requests_json(requests: Requests) -> dict[str, Any]:
+    return {"requests": [asdict(each) for each in requests.listed], "completed_every": requests.every}
 
 
 def _soak_json(soak: SoakResult) -> dict[str, Any]:
@@ -86,6 +120,8 @@ def _soak_json(soak: SoakResult) -> dict[str, Any]:
         "seed": soak.seed,
         **asdict(soak.tally),
         "problems": list(soak.problems),
+        "down": [asdict(each) for each in soak.down],
+        **_requests_json(soak.requests),
     }
 
 
@@ -225,8 +261,25 @@ def _remarks(found: DrillResult) -> Iterator[str]:
         yield f"{format_count(found.unrecorded)} answers could not be recorded: {found.unrecorded_why}"
 
 
-def drill_html(found: DrillResult, made: Provenance) -> str:
-    """The whole page."""
+def _drawings(found: DrillResult) -> Iterator[Drawing]:
+    """The chart of the scenarios, and that of the soak: those that have data."""
+    if any(each.requests.listed for each in found.scenarios):
+        read = f"{_READ} {_SCENARIOS_READ}{_thinned(each.requests for each in found.scenarios)}"
+        yield Drawing("What became of each request", read, partial(drill_chart, found))
+    if found.soak is not None and found.soak.requests.listed:
+        read = f"{_READ} {_SOAK_READ}{_thinned([found.soak.requests])}"
+        yield Drawing("What became of each request, kill by kill", read, partial(soak_chart, found.soak))
+
+
+def _thinned(requests: Iterable[Requests]) -> str:
+    every = max(each.every for each in requests)
+    if every == 1:
+        return ""
+    return f" Of the completed requests one in {format_count(every)} is drawn, of all others each."
+
+
+def drill_html(found: DrillResult, made: Provenance, draw: Draw | None) -> str:
+    """The whole page; without `draw` it has every table and says why there are no charts."""
     tallies = [each.tally for each in found.scenarios] + ([] if found.soak is None else [found.soak.tally])
     figures = [
         KeyFigure("requests", format_count(sum(each.sent for each in tallies)), "", Origin.MEASURED, "", "sent in all"),
@@ -245,9 +298,10 @@ def drill_html(found: DrillResult, made: Provenance) -> str:
             for count in (sum(getattr(each, name) for each in tallies),)
         ),
     ]
-    tables = "".join(map(html_table, _tables(found)))
+    tables = origins((Origin.MEASURED,)) + "".join(map(html_table, _tables(found)))
     servers = [f"{name}: {what}" for name, what in found.servers.items()]
     parts = (
+        charts_part(list(_drawings(found)), draw),
         Part("evidence", "Evidence", "What was played, and what came of it", tables),
         assumptions_part(servers, list(_remarks(found))),
         repeat_part(made, (found.seed,)),

@@ -118,22 +118,27 @@ def table(of: Table | None, *, has_heading: bool = True) -> str:
     note = f'<p class="quiet">{say(notes)}</p>' if notes else ""
     heading = f"<h3>{say(of.title)}</h3>\n" if has_heading else ""
     width = "few" if len(of.columns) <= _FEW_COLUMNS else "many" if len(of.columns) > _MANY_COLUMNS else "usual"
+    wraps = " wraps" if any(column.is_wrapped for column in of.columns) else ""
     return (
         f'{heading}<div class="scroll" role="region" tabindex="0" aria-label="{say(of.title)}">'
-        f'<table class="{width}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}'
+        f'<table class="{width}{wraps}">\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table></div>\n{note}'
     )
 
 
 def _head_cell(column: Column) -> str:
-    return f'<th scope="col" class="{column.align}">{say(column.title)}{tag(column.origin)}</th>'
+    return f'<th scope="col" class="{_kind(column)}">{say(column.title)}{tag(column.origin)}</th>'
 
 
 def _row(of: Table, index: int) -> str:
     first, *others = zip(of.rows[index], of.columns, strict=True)
-    cells = [f'<th scope="row" class="{first[1].align}">{say(first[0])}</th>']
-    cells += [f'<td class="{column.align}">{_cell(text, column)}</td>' for text, column in others]
+    cells = [f'<th scope="row" class="{_kind(first[1])}">{say(first[0])}</th>']
+    cells += [f'<td class="{_kind(column)}">{_cell(text, column)}</td>' for text, column in others]
     kind = ' class="finding"' if index in of.marked else ""
     return f"<tr{kind}>{''.join(cells)}</tr>"
+
+
+def _kind(column: Column) -> str:
+    return f"{column.align} wrapped" if column.is_wrapped else column.align
 
 
 def _cell(text: str, column: Column) -> str:

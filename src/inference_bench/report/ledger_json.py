@@ -16,7 +16,8 @@ from inference_bench.operate.ledger.flow import Group, Ledger, Source
 from inference_bench.operate.ledger.totals import Sums
 from inference_bench.origin import Origin
 from inference_bench.records import RequestStatus
-from inference_bench.report.ledger_tables import RULES, ledger_notes, reading
+from inference_bench.report.ledger_notes import ledger_notes
+from inference_bench.report.ledger_tables import RULES, reading
 
 SCHEMA: Final = "inference-bench/ledger/1"
 Json = dict[str, Any]
@@ -60,6 +61,8 @@ def sums_json(sums: Sums) -> Json:
         },
         "attempts": {
             "sent": sums.num_attempts,
+            "computed": sums.num_computed_attempts,
+            "refused": sums.num_refused_attempts,
             "failed": sums.num_failed_attempts,
             "hedges": sums.num_hedges,
             "uncounted": sums.num_uncounted,
@@ -72,6 +75,9 @@ def sums_json(sums: Sums) -> Json:
             "output_tokens": sums.output_tokens,
             "reasoning_tokens": sums.reasoning_tokens,
             "lower_bounds": sums.num_lower_bounds,
+            "num_answers": sums.num_answers,
+            "num_without_cached": sums.num_without_cached,
+            "num_without_reasoning": sums.num_without_reasoning,
         },
         "computed": {"input_tokens": sums.computed_input_tokens, "output_tokens": sums.computed_output_tokens},
         "completed": {

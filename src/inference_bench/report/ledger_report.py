@@ -5,7 +5,7 @@ Out:  text of at most 100 columns; a dict for JSON; HTML
 Leaves out: reading and sums (operate.ledger)
 Read next by: cli.
 
-In order: `ledger_tables` (the tables and notes), `ledger_json`.
+In order: `ledger_tables` (the tables), `ledger_notes`, `ledger_json`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from inference_bench.charts.ledger import ledger_chart
+from inference_bench.charts.ledger import coloured_by, ledger_chart
 from inference_bench.operate.ledger.content_log import Purge
 from inference_bench.operate.ledger.flow import Ledger
 from inference_bench.origin import Origin
@@ -23,11 +23,11 @@ from inference_bench.report import html_pieces as pieces
 from inference_bench.report.html_pieces import Draw, Drawing
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.ledger_json import ledger_json as ledger_json
+from inference_bench.report.ledger_notes import ledger_notes
 from inference_bench.report.ledger_tables import (
     RULES,
     apart_table,
     detail_tables,
-    ledger_notes,
     paid_words,
     reading,
 )
@@ -48,11 +48,7 @@ from inference_bench.report.text import clean, table_text, wrap
 from inference_bench.units import format_bytes, format_count, format_fraction
 
 PURGE_SCHEMA: Final = "inference-bench/ledger-purge/1"
-_CHART: Final = (
-    "From what was paid for to what was of use",
-    "Output tokens. Each bar is the one before without what was lost on the way; colours are applications. What was paid for is "
-    "known only where a capacity was given.",
-)
+_CHART_TITLE: Final = "From what was paid for to what was of use"
 
 
 def ledger_text(ledger: Ledger) -> str:
@@ -79,7 +75,7 @@ def ledger_html(ledger: Ledger, made: Provenance, draw: Draw | None) -> str:
             "Paid for, computed, completed, of use",
             pieces.table(apart_table(ledger), has_heading=False),
         ),
-        charts_part([Drawing(*_CHART, partial(ledger_chart, ledger))], draw),
+        charts_part([Drawing(_CHART_TITLE, _caption(ledger), partial(ledger_chart, ledger))], draw),
         Part("figures", "Figures", "Figures", all_tables(table for table in detail_tables(ledger) if table.rows)),
         assumptions_part(RULES, ledger_notes(ledger)),
         repeat_part(made),
@@ -87,6 +83,16 @@ def ledger_html(ledger: Ledger, made: Provenance, draw: Draw | None) -> str:
     names = ", ".join(clean(source.path.name) for source in ledger.sources[:3])
     return report_page(
         Head("What was paid for, and what was of use?", names), made, tuple(_key_figures(ledger)), (), parts
+    )
+
+
+def _caption(ledger: Ledger) -> str:
+    """How the chart is read."""
+    by = coloured_by(ledger)
+    colours = "" if by is None else f"; colours are {by}s"
+    return (
+        f"Output tokens. Each bar is the one before without what was lost on the way{colours}. What was paid for is known only where "
+        "a capacity was given."
     )
 
 
@@ -124,6 +130,7 @@ def _key_figures(ledger: Ledger) -> Iterator[KeyFigure]:
         measured,
         "of output tokens computed",
         "of use to nobody",
+        fraction=sums.wasted_output_fraction,
     )
     if money is not None and money.usd_per_million_useful is not None:
         yield KeyFigure(

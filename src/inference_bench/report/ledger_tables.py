@@ -1,8 +1,8 @@
-"""What does a ledger say? Tables, sentences and notes that the terminal and the page share.
+"""What does a ledger say? Tables and sentences that the terminal and the page share.
 
 In:   Ledger
 Out:  Tables and sentences
-Leaves out: how they look (text, html_pieces)
+Leaves out: how they look (text, html_pieces); notes (ledger_notes)
 Read next by: ledger_report, ledger_json.
 """
 
@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from inference_bench.operate.ledger.flow import Group, Ledger
-from inference_bench.operate.ledger.lines import FileTrouble
-from inference_bench.operate.ledger.totals import By
+from inference_bench.operate.ledger.money import HostedMoney
+from inference_bench.operate.ledger.totals import By, Sums
+from inference_bench.report.ledger_notes import many
 from inference_bench.report.plan_cost_report import format_usd
 from inference_bench.report.table import Cells, Column, Table
 from inference_bench.report.text import clean, shorten
@@ -28,7 +29,8 @@ from inference_bench.units import (
 )
 
 RULES: Final = (
-    "computed are the tokens of every attempt, failed ones too; input from a prefix cache was not computed",
+    "computed are the tokens of every attempt, failed ones too; input from a prefix cache was not computed. Where nobody said how much "
+    "was cached, as of attempts that failed, all of it counts as computed",
     "completed are whole answers; of use are those of them that somebody waited for and that the application did not refuse afterwards: "
     "a completed answer that nobody judged is taken for one of use",
     "a million tokens cost what was paid over what was made: the utilisation is the one that was bought, not an assumed one",
@@ -60,7 +62,7 @@ def apart_table(ledger: Ledger) -> Table:
     capacity = None if paid.capacity_output_tokens is None else round(paid.capacity_output_tokens)
     computed = sums.computed_output_tokens
     work = (
-        ("computed", f"{format_count(sums.num_attempts)} attempts", sums.computed_input_tokens, computed),
+        ("computed", many(sums.num_computed_attempts, "attempt", "attempts"), sums.computed_input_tokens, computed),
         (
             "completed",
             f"{format_count(sums.num_completed)} requests",
@@ -93,8 +95,15 @@ def apart_table(ledger: Ledger) -> Table:
             money.usd_per_million_useful,
         )
         rows = [(*row, format_usd(each)) for row, each in zip(rows, usd, strict=True)]
-    note = "Input tokens are those that were computed: without what a prefix cache held."
-    return Table("Paid for, computed, completed, of use", tuple(columns), tuple(rows), note=note)
+    return Table("Paid for, computed, completed, of use", tuple(columns), tuple(rows), note=_input_note(sums))
+
+
+def _input_note(sums: Sums) -> str:
+    """What the input tokens are, and what that takes for granted."""
+    if sums.num_answers and sums.num_without_cached == sums.num_answers:
+        return "Input tokens are whole prompts: no answer said how much of its own a prefix cache held."
+    known = ", as far as the answers said it" if sums.num_without_cached else ""
+    return f"Input tokens are those that were computed: without what a prefix cache held{known}."
 
 
 def _of(part: int, whole: int) -> str:
@@ -150,13 +159,13 @@ def _answers_table(ledger: Ledger) -> Table:
         (
             "of it cached",
             format_count(sums.cached_input_tokens),
-            f"{_of(sums.cached_input_tokens, sums.input_tokens)} of input",
+            _part_words(sums.cached_input_fraction, "input", sums.num_without_cached, sums.num_answers),
         ),
         ("output", format_count(sums.output_tokens), "reasoning included"),
         (
             "of it reasoning",
             format_count(sums.reasoning_tokens),
-            f"{_of(sums.reasoning_tokens, sums.output_tokens)} of output",
+            _part_words(sums.reasoning_fraction, "output", sums.num_without_reasoning, sums.num_answers),
         ),
     )
     return Table(
@@ -164,6 +173,16 @@ def _answers_table(ledger: Ledger) -> Table:
         (Column("of answers", "l"), Column("tokens"), Column("which", "l")),
         rows,
     )
+
+
+def _part_words(fraction: float | None, whole: str, num_without: int, num_answers: int) -> str:
+    """Which share of what a part is: of the answers that said it, where not all did."""
+    if not num_without:
+        return f"{format_fraction(fraction)} of {whole}"
+    if num_without == num_answers:
+        return "no answer said it"
+    said = many(num_answers - num_without, "answer", "answers")
+    return f"{format_fraction(fraction)} of the {whole} of {said} that said it"
 
 
 def _waste_table(ledger: Ledger) -> Table:
@@ -222,7 +241,7 @@ def _money_rows(ledger: Ledger) -> Iterator[tuple[str, str, str]]:
         yield (
             "hosted, a thousand requests",
             format_usd(_thousand(hosted.usd_per_request)),
-            "input, cached input and output",
+            _charged(hosted),
         )
         if hosted.break_even_requests_per_day is not None:
             yield (
@@ -232,6 +251,14 @@ def _money_rows(ledger: Ledger) -> Iterator[tuple[str, str, str]]:
             )
     if not sums.num_useful:
         yield "requests of use", NOT_AVAILABLE, "there were none"
+
+
+def _charged(hosted: HostedMoney) -> str:
+    """What the hosted price is made of, and what it takes for granted."""
+    if not hosted.num_without_cached:
+        return "input, cached input and output"
+    whose = "all" if hosted.num_without_cached == hosted.num_requests else format_count(hosted.num_without_cached)
+    return f"input and output; of {whose}, input as if none was cached"
 
 
 def _group_table(by: By, groups: tuple[Group, ...], *, has_money: bool) -> Table:
@@ -268,92 +295,3 @@ def _group_table(by: By, groups: tuple[Group, ...], *, has_money: bool) -> Table
 
 def _thousand(usd: float | None) -> float | None:
     return None if usd is None else usd * KILO
-
-
-# ── notes ──────────────────────────────────────────────────────────────────────────────────────────
-
-
-def ledger_notes(ledger: Ledger) -> tuple[str, ...]:
-    """What there is to know of the records before the sums are believed."""
-    return tuple(
-        [
-            *(
-                f"{clean(source.path.name)}: {line}"
-                for source in ledger.sources
-                if source.trouble
-                for line in _trouble(source.trouble)
-            ),
-            *_run_notes(ledger),
-            *_sum_notes(ledger),
-            *_paid_notes(ledger),
-        ]
-    )
-
-
-def _trouble(trouble: FileTrouble) -> Iterator[str]:
-    if trouble.num_torn:
-        yield f"{_many(trouble.num_torn, 'file ends', 'files end')} in a line that was cut short, which is left out"
-    if trouble.num_broken:
-        yield f"{_many(trouble.num_broken, 'line is', 'lines are')} no record and left out, the first {clean(trouble.first_broken)}"
-    if trouble.num_lost:
-        yield f"{_many(trouble.num_lost, 'record was', 'records were')} lost while recording: the sums are at least these"
-    if trouble.num_again:
-        yield f"{_many(trouble.num_again, 'record was', 'records were')} read before, in a copy of the file, and counted once"
-    if trouble.num_empty_files:
-        yield f"{_many(trouble.num_empty_files, 'file is', 'files are')} empty"
-    if trouble.num_clock_steps:
-        yield (
-            f"the wall clock was set while requests were recorded: {_many(trouble.num_clock_steps, 'time was', 'times were')} taken from "
-            "the monotonic clock"
-        )
-
-
-def _run_notes(ledger: Ledger) -> Iterator[str]:
-    for source in ledger.sources:
-        if source.facts is not None and source.facts.num_unfinished:
-            said = _many(source.facts.num_unfinished, "request was", "requests were")
-            yield f"{clean(source.facts.name)}: {said} in flight when the run was cut short, and count as cancelled"
-    if any(source.facts is not None for source in ledger.sources):
-        yield "requests of a run had no users: of use are whole answers of the measured stage, valid documents where some were asked for"
-    if ledger.num_same_places:
-        yield f"{_many(ledger.num_same_places, 'place was', 'places were')} given twice, or is a copy, and counted once"
-
-
-def _sum_notes(ledger: Ledger) -> Iterator[str]:
-    sums = ledger.sums
-    if ledger.num_repeated_ids:
-        about = "about " if ledger.is_repeated_estimate else ""
-        yield (
-            f"{about}{_many(ledger.num_repeated_ids, 'request id stands', 'request ids stand')} in more than one run or process, and each "
-            "is counted as a request of its own"
-        )
-    if sums.num_uncounted:
-        yield (
-            f"nobody counted the tokens of {_many(sums.num_uncounted, 'attempt', 'attempts')} that failed or ended early: computed and "
-            "wasted are at least these"
-        )
-    if sums.num_lower_bounds:
-        yield (
-            f"of {_many(sums.num_lower_bounds, 'answer', 'answers')} the pieces that came were counted, for want of tokens: output is at "
-            "least this"
-        )
-    if sums.num_without_input:
-        yield (
-            f"{_many(sums.num_without_input, 'attempt gave', 'attempts gave')} tokens and no count of input: input is at least this"
-        )
-    if (unjudged := sums.num_completed - sums.num_judged - sums.num_warm_up) > 0:
-        yield f"of {_many(unjudged, 'completed answer', 'completed answers')} nobody said whether it was of use: taken for yes"
-
-
-def _paid_notes(ledger: Ledger) -> Iterator[str]:
-    paid = ledger.paid
-    if (busy := paid.busy_fraction) is not None and busy > 1:
-        yield "requests were in flight for longer than the hours given: more was used than was paid for, or the hours are wrong"
-    if (used := paid.capacity_fraction) is not None and used > 1:
-        yield "more output tokens were computed than the capacity stated could make: it is too low"
-    if paid.bridged_s > 0:
-        yield f"pauses of {format_seconds(paid.bridged_s)} in all were too many to keep apart, and count as busy"
-
-
-def _many(count: int, one: str, more: str) -> str:
-    return f"{format_count(count)} {one if count == 1 else more}"

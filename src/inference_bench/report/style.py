@@ -132,6 +132,9 @@ dl.facts dt { color: var(--muted); } dl.facts dd { margin: 0; }
 .pairs table, .broad table { min-width: 100%; }
 .prose tbody > tr > * { vertical-align: top; }
 .prose td.l:last-child { white-space: normal; min-width: 16rem; }
+.wraps tbody > tr > * { vertical-align: top; }
+.wraps .wrapped { white-space: normal; overflow-wrap: break-word; min-width: 9rem; max-width: 30rem; }
+@media (max-width: 47.5rem) { .wraps { min-width: 0; } .wraps .wrapped { overflow-wrap: anywhere; min-width: 6.4rem; } }
 details { margin: .9rem 0; }
 summary { cursor: pointer; font-size: .875rem; font-weight: 600; width: fit-content; }
 summary:focus-visible { outline: 2px solid var(--decode); outline-offset: 2px; }
@@ -150,7 +153,7 @@ _PRINT: Final = """
   table { font-size: 6.5pt; } th, td { padding: .15rem .25rem; }
   th, td.l { white-space: normal; } th .tag, td .tag { font-size: .85em; line-height: 1.3; padding: 0 .2em; }
   .few { font-size: 8pt; } .few th, .few td.l { overflow-wrap: anywhere; }
-  .prose th, .prose td.l { overflow-wrap: anywhere; } .prose td.l:last-child { min-width: 0; }
+  .prose th, .prose td.l { overflow-wrap: anywhere; } .prose td.l:last-child, .wraps .wrapped { min-width: 0; }
   .answers > div { grid-template-columns: 9rem 8rem minmax(0, 1fr); break-inside: avoid; } .answers .mark { font-size: 1em; }
   .many { font-size: 6pt; } .many th, .many td { white-space: normal; padding: .1rem .12rem; }
   .many .tag { font-size: .75em; padding: 0 .1em; }

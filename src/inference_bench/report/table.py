@@ -18,7 +18,8 @@ Cells = tuple[str, ...]
 class Column:
     """A header, `l` for text or `r` for numbers, where the figures come from, and what there is to know of them.
 
-    Where:  the cells of a column that is_tag are origins themselves
+    Where:  the cells of a column that is_tag are origins themselves; those of one that is_wrapped are sentences, which take several
+            lines on a page rather than make it wide
     """
 
     title: str
@@ -26,6 +27,7 @@ class Column:
     origin: str | None = None
     note: str = ""
     is_tag: bool = False
+    is_wrapped: bool = False
 
 
 _ORIGIN: Final = Column("origin", "l", is_tag=True)

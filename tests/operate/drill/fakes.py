@@ -9,9 +9,9 @@ from inference_bench.conform.truth_process import TruthProcess
 from inference_bench.measure.target import Endpoint, Target
 from inference_bench.operate.answers import Answer, Attempt, AttemptEnd, EndpointIdentity
 from inference_bench.operate.drill.proxy import Delivery
-from inference_bench.operate.drill.results import Measured
+from inference_bench.operate.drill.results import FALLBACK, PRIMARY, Measured
 from inference_bench.operate.drill.servers import Restartable
-from inference_bench.operate.drill.stage import FALLBACK, PRIMARY, Site
+from inference_bench.operate.drill.stage import Site
 from inference_bench.operate.drill.traffic import Asking, CallerEnd, Outcome
 from inference_bench.records import RequestStatus
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inference_bench.operate.answers import AttemptEnd
-from inference_bench.operate.drill.accounting import Books, first_answer_s, first_spoiled_s, tally
+from inference_bench.operate.drill.accounting import Books, first_answer_s, first_spoiled_s, list_requests, tally
 from inference_bench.operate.drill.proxy import Delivery
-from inference_bench.operate.drill.results import Tally
+from inference_bench.operate.drill.results import RequestSpan, Tally
 from inference_bench.operate.drill.traffic import CallerEnd, Outcome
 from operate.drill.fakes import BASELINES, TEXT, answer, attempt, delivery, outcome
 
@@ -37,6 +37,16 @@ def test_a_request_without_an_account_is_lost(missing: Outcome) -> None:
     assert found.lost == 1
     assert found.sent == found.completed + found.failed + found.interrupted + found.lost
     assert "lost" in found.broken
+
+
+def test_a_listed_request_says_when_how_and_by_whom_and_one_that_never_returned_has_no_end() -> None:
+    hung = outcome(CallerEnd.OPEN, "", ended_s=None)
+    part = outcome(CallerEnd.INTERRUPTED, " a", answers=[answer("one", "fallback")])
+    assert list_requests([outcome(), part, hung], 9.0).listed == (
+        RequestSpan(1.0, 1.5, "completed", "primary"),
+        RequestSpan(1.0, 1.5, "interrupted", "fallback"),
+        RequestSpan(1.0, None, "lost", None),
+    )
 
 
 def test_failed_and_interrupted_requests_with_a_reason_are_accounted_for() -> None:

@@ -141,6 +141,10 @@ def test_a_soak_of_seconds_accounts_for_every_request_while_servers_die() -> Non
     assert "accounted for" in drill_text(found)
     said = drill_json(found)["soak"]
     assert (said["kills"], said["interrupted"], said["is_interrupted"]) == (found.soak.kills, tally.interrupted, False)
+    assert len(said["requests"]) == tally.sent
+    assert len(said["down"]) == found.soak.kills
+    assert sum(each["end_s"] - each["begin_s"] for each in said["down"]) == pytest.approx(found.soak.down_s)
+    assert all(0 < each["begin_s"] < each["end_s"] < found.soak.duration_s + 0.1 for each in said["down"])
 
 
 _INTERRUPTED = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -11,10 +12,10 @@ import pytest
 from inference_bench.operate.client import BreakerState, Client, Completion, Interrupted, Request
 from inference_bench.operate.drill import traffic
 from inference_bench.operate.drill.accounting import Books
-from inference_bench.operate.drill.results import ScenarioResult
+from inference_bench.operate.drill.results import ENDS, PRIMARY, ScenarioResult, Span
 from inference_bench.operate.drill.scenarios import SCENARIOS, Act, Scenario, scenarios_named
 from inference_bench.operate.drill.servers import Restartable
-from inference_bench.operate.drill.stage import PRIMARY, Played, judge, play
+from inference_bench.operate.drill.stage import Played, judge, play
 from inference_bench.operate.drill.traffic import CallerEnd
 from operate.drill.fakes import BASELINES, LIMITS, SLOW_PACE, answer, make_site, outcome
 
@@ -48,6 +49,27 @@ def test_no_request_is_lost_repeated_wrong_or_late_in_any_scenario(
     assert found.tally.sent >= 12
     assert found.tally.sent == found.tally.completed + found.tally.failed + found.tally.interrupted
     assert found.has_passed
+
+
+@pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
+def test_each_request_is_listed_with_its_times_as_it_was_counted_and_the_fault_with_its_own(
+    results: dict[str, ScenarioResult], name: str
+) -> None:
+    found = results[name]
+    listed, tally = found.requests.listed, found.tally
+    assert found.requests.every == 1
+    ends = Counter(each.outcome for each in listed)
+    assert {end: ends[end] for end in ENDS} == {end: getattr(tally, end) for end in ENDS}
+    assert Counter(each.answered_by for each in listed if each.answered_by is not None) == tally.answered_by
+    took_s = [each.end_s - each.start_s for each in listed if each.end_s is not None]
+    assert max(took_s) == pytest.approx(tally.longest_s)
+    assert 0 <= listed[0].start_s < 0.5
+    assert found.fault is not None
+    assert found.fault.end_s - found.fault.begin_s == pytest.approx(found.fault_s)
+    assert any(each.start_s < found.fault.begin_s for each in listed) == (name != "cold-fallback")
+    assert any(found.fault.begin_s <= each.start_s <= found.fault.end_s for each in listed)
+    assert found.moments_s["recovered"] <= max(each.end_s or 0.0 for each in listed) + 0.01
+    assert any(each.end_s == pytest.approx(found.moments_s["recovered"], abs=0.05) for each in listed)
 
 
 @pytest.mark.parametrize(
@@ -141,6 +163,12 @@ def test_a_breaker_that_opens_long_after_the_fault_is_not_put_down_to_it_and_fai
     played = Played(scenario, Books([failed], []), frozenset({PRIMARY}), 10.0, 20.0, 21.0, changes)
     found = judge(played, BASELINES)
     assert found.breaker_s is None
+    assert found.fault == Span(10.0, 20.0)
+    assert "breaker opened" not in found.moments_s
     assert "1 requests failed although the fallback was up" in found.notes[0]
     seen = judge(replace(played, breaker_changes=[*changes, (12.0, PRIMARY, BreakerState.OPEN)]), BASELINES)
     assert seen.breaker_s == pytest.approx(2.0)
+    assert seen.moments_s["breaker opened"] == pytest.approx(12.0)
+    shifted = judge(replace(played, started_s=9.0), BASELINES)
+    assert shifted.fault == Span(1.0, 11.0)
+    assert [each.start_s for each in shifted.requests.listed] == [1.0]

@@ -1,27 +1,31 @@
 """Is every request accounted for, by two books that were kept apart? The client's answers held to what the proxies handed on.
 
 In:   Outcomes of the traffic, Deliveries of the proxies, what undisturbed servers say
-Out:  Tally; when a fault was first seen and when its server first answered again
+Out:  Tally; Requests, when each was under way; when a fault was first seen and when its server first answered again
 Leaves out: playing anything (stage, soak)
 Read next by: stage, soak, flow.
 
-Text is compared here and kept nowhere: what leaves this module is counts and times.
+Text is compared here and kept nowhere: what leaves this module is counts, times and the names of servers.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Final
 
 from inference_bench.operate.answers import Attempt, AttemptEnd
 from inference_bench.operate.drill.proxy import Delivery
-from inference_bench.operate.drill.results import Tally
+from inference_bench.operate.drill.results import Requests, RequestSpan, Tally
 from inference_bench.operate.drill.traffic import HUNG_AFTER_S, CallerEnd, Outcome
 
 LEAST_TOLERANCE_S: Final = 0.25
 _LOST: Final = "lost"
+_MOST_LISTED: Final = 4_000  # requests
+_LEAST_COMPLETED: Final = 400  # that are listed, however many others there are
 _EARLY_S: Final = 0.02  # that clocks may be read apart
 _NOT_SPOILED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.CANCELLED, AttemptEnd.BREAKER_OPEN})
 _ANSWERED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.INTERRUPTED})
@@ -79,16 +83,48 @@ def _count(names: Iterable[str | None]) -> dict[str, int]:
 
 def _judge(outcome: Outcome, deliveries: Sequence[Delivery], baselines: Baselines) -> tuple[str, list[str]]:
     """How one request ended, and what there is against it."""
-    is_late = outcome.ended_s is not None and outcome.ended_s - outcome.began_s > outcome.budget_s + HUNG_AFTER_S
-    if outcome.end in (CallerEnd.OPEN, CallerEnd.UNTYPED) or not outcome.answers or is_late:
-        return _LOST, []
+    end = _end(outcome)
+    if end == _LOST:
+        return end, []
     found = []
     if len(outcome.answers) > 1 or _is_repeated(outcome, deliveries):
         found.append("duplicated")
     if outcome.text and not _is_said(outcome, baselines):
         by_server = any(_covers(each.text, outcome) for each in deliveries)
         found.append("differs" if by_server else "wrong")
-    return str(outcome.end), found
+    return end, found
+
+
+def _end(outcome: Outcome) -> str:
+    """One of ENDS."""
+    is_late = outcome.ended_s is not None and outcome.ended_s - outcome.began_s > outcome.budget_s + HUNG_AFTER_S
+    is_lost = outcome.end in (CallerEnd.OPEN, CallerEnd.UNTYPED) or not outcome.answers or is_late
+    return _LOST if is_lost else str(outcome.end)
+
+
+def list_requests(outcomes: Sequence[Outcome], since_s: float, most: int = _MOST_LISTED) -> Requests:
+    """When each request was under way since a moment; where they are more than `most`, of the completed ones every n-th.
+
+    Ignores:  the limit, for what is not completed: each of those is listed
+    """
+    ends = [_end(outcome) for outcome in outcomes]
+    num_completed = ends.count(CallerEnd.COMPLETED)
+    room = max(most - (len(ends) - num_completed), _LEAST_COMPLETED)
+    every = 1 if len(ends) <= most else max(1, math.ceil(num_completed / room))
+    numbers = count()
+    return Requests(
+        tuple(
+            RequestSpan(
+                outcome.began_s - since_s,
+                None if outcome.ended_s is None else outcome.ended_s - since_s,
+                end,
+                _who(outcome),
+            )
+            for outcome, end in zip(outcomes, ends, strict=True)
+            if end != CallerEnd.COMPLETED or next(numbers) % every == 0
+        ),
+        every,
+    )
 
 
 def _is_repeated(outcome: Outcome, deliveries: Sequence[Delivery]) -> bool:

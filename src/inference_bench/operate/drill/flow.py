@@ -25,11 +25,11 @@ from inference_bench.errors import RequestError, StorageError, WorldError
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.operate.answers import Answer
 from inference_bench.operate.drill.baseline import Undisturbed, ask_undisturbed
-from inference_bench.operate.drill.results import DrillResult, Measured, ScenarioResult, SoakResult
+from inference_bench.operate.drill.results import FALLBACK, PRIMARY, DrillResult, Measured, ScenarioResult, SoakResult
 from inference_bench.operate.drill.scenarios import Act, Scenario
 from inference_bench.operate.drill.servers import Foreign, Restartable, Running, Server, embedded
 from inference_bench.operate.drill.soak import run_soak
-from inference_bench.operate.drill.stage import FALLBACK, PRIMARY, Played, Site, judge, play
+from inference_bench.operate.drill.stage import Played, Site, judge, play
 from inference_bench.operate.drill.traffic import Asking
 
 _ASK_S: Final = 10.0

@@ -1,9 +1,9 @@
 """What a drill finds out: plain values, none of which holds a text that was said.
 
 In:   nothing
-Out:  ScenarioResult, SoakResult, DrillResult; MUST_BE_NONE, the counts that fail a drill
+Out:  ScenarioResult, SoakResult, DrillResult; MUST_BE_NONE, the counts that fail a drill; the names of the two servers
 Leaves out: counting (accounting)
-Read next by: accounting, flow, soak, report.
+Read next by: accounting, stage, flow, soak, charts, report.
 """
 
 from __future__ import annotations
@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 MUST_BE_NONE: Final = ("lost", "duplicated", "wrong", "over_budget", "early")
+ENDS: Final = ("completed", "failed", "interrupted", "lost")
+PRIMARY: Final = "primary"
+FALLBACK: Final = "fallback"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +56,49 @@ class Tally:
 
 
 @dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time.
+
+    Unit:     seconds since the scenario, or the soak, began
+    """
+
+    begin_s: float
+    end_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class RequestSpan:
+    """When one request was under way, how it ended, and who answered it.
+
+    Unit:     seconds since the scenario, or the soak, began
+    Where:    end_s None is one that never returned; outcome is one of ENDS; answered_by None is nobody
+    """
+
+    start_s: float
+    end_s: float | None
+    outcome: str
+    answered_by: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Requests:
+    """The requests of a scenario or a soak, in the order they were sent.
+
+    Where:    of the completed ones every n-th is listed, all of them where that is 1; of the others each
+    """
+
+    listed: tuple[RequestSpan, ...] = ()
+    every: int = 1
+
+
+@dataclass(frozen=True, slots=True)
 class ScenarioResult:
     """One way to fail, played.
 
     Unit:     seconds
     Where:    detected_s is from the begin of the fault to the end of the first attempt that it spoiled, breaker_s to the breaker's
               opening; recovered_s is from the end of the fault to the first answer, whole, of a server that had failed. skipped says
-              why it was not played
+              why it was not played. fault is when it lasted
     """
 
     name: str
@@ -72,6 +111,20 @@ class ScenarioResult:
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     skipped: str | None = None
+    fault: Span | None = None
+    requests: Requests = Requests()
+
+    @property
+    def moments_s(self) -> dict[str, float]:
+        """When it was detected, the breaker opened and the server was used again, in seconds since the scenario began: what is known."""
+        if self.fault is None:
+            return {}
+        since = (
+            ("detected", self.fault.begin_s, self.detected_s),
+            ("breaker opened", self.fault.begin_s, self.breaker_s),
+            ("recovered", self.fault.end_s, self.recovered_s),
+        )
+        return {name: from_s + after_s for name, from_s, after_s in since if after_s is not None}
 
     @property
     def has_passed(self) -> bool:
@@ -83,7 +136,7 @@ class ScenarioResult:
 class SoakResult:
     """Random kills under a steady load.
 
-    Where:    down_s is the time in all in which the killed server did not answer
+    Where:    down_s is the time in all in which the killed server did not answer, down when that was
     """
 
     tally: Tally
@@ -94,6 +147,8 @@ class SoakResult:
     seed: int
     problems: tuple[str, ...] = ()
     is_interrupted: bool = False
+    down: tuple[Span, ...] = ()
+    requests: Requests = Requests()
 
     @property
     def has_passed(self) -> bool:

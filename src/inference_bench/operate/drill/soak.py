@@ -11,16 +11,16 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from inference_bench.engines.base import Progress
 from inference_bench.errors import InferenceBenchError
-from inference_bench.operate.drill.accounting import Baselines, Books, tally
+from inference_bench.operate.drill.accounting import Baselines, Books, list_requests, tally
 from inference_bench.operate.drill.proxy import FaultProxy
-from inference_bench.operate.drill.results import Measured, SoakResult
+from inference_bench.operate.drill.results import PRIMARY, Measured, SoakResult, Span
 from inference_bench.operate.drill.servers import Server
-from inference_bench.operate.drill.stage import PRIMARY, Site, policy_of, proxied
+from inference_bench.operate.drill.stage import Site, policy_of, proxied
 from inference_bench.operate.drill.traffic import Traffic
 from inference_bench.units import format_seconds
 
@@ -31,11 +31,11 @@ _POLL_S: Final = 0.05
 
 @dataclass(slots=True)
 class _Kills:
-    """What was done to the server so far. Unit: seconds."""
+    """What was done to the server so far. Unit: seconds of the drill's clock."""
 
     num: int = 0
     starts: int = 0
-    down_s: float = 0.0
+    down: list[tuple[float, float]] = field(default_factory=list)
     problem: str | None = None
 
 
@@ -110,7 +110,7 @@ class _Soak:
                 kills.problem = f"the killed server did not start again: {error}"
                 return
             finally:
-                kills.down_s += time.perf_counter() - down_since_s
+                kills.down.append((down_since_s, time.perf_counter()))
 
     async def _start(self, server: Server) -> None:
         server.begin_start()
@@ -137,8 +137,10 @@ class _Soak:
             kills.num,
             kills.starts,
             max(0.0, self._ended_s - self._begin_s),
-            kills.down_s,
+            sum(end_s - begin_s for begin_s, end_s in kills.down),
             self._seed,
             tuple(problems),
             is_interrupted,
+            tuple(Span(begin_s - self._begin_s, end_s - self._begin_s) for begin_s, end_s in kills.down),
+            list_requests(outcomes, self._begin_s),
         )

@@ -19,17 +19,22 @@ from inference_bench.errors import ServerStartError
 from inference_bench.measure.target import Target
 from inference_bench.operate.answers import Answer
 from inference_bench.operate.client import BreakerPolicy, BreakerState, Policy, Upstream
-from inference_bench.operate.drill.accounting import Baselines, Books, first_answer_s, first_spoiled_s, tally
+from inference_bench.operate.drill.accounting import (
+    Baselines,
+    Books,
+    first_answer_s,
+    first_spoiled_s,
+    list_requests,
+    tally,
+)
 from inference_bench.operate.drill.proxy import FaultProxy
-from inference_bench.operate.drill.results import Measured, ScenarioResult
+from inference_bench.operate.drill.results import PRIMARY, Measured, ScenarioResult, Span
 from inference_bench.operate.drill.scenarios import Act, Scenario
 from inference_bench.operate.drill.servers import Server
 from inference_bench.operate.drill.traffic import Asking, Traffic
 from inference_bench.stats import median
 from inference_bench.units import format_seconds
 
-PRIMARY: Final = "primary"
-FALLBACK: Final = "fallback"
 _OPEN_S: Final = 0.5
 _WINDOW_S: Final = 5.0
 _POLL_S: Final = 0.005
@@ -62,7 +67,7 @@ class Site:
 class Played:
     """What happened. Unit: seconds of the drill's clock.
 
-    Where:    seen_until_s is as long as attempts of the fault's time may still time out
+    Where:    seen_until_s is as long as attempts of the fault's time may still time out; started_s is when the scenario began
     """
 
     scenario: Scenario
@@ -73,6 +78,7 @@ class Played:
     seen_until_s: float
     breaker_changes: Sequence[tuple[float, str, BreakerState]]
     notes: tuple[str, ...] = ()
+    started_s: float = 0.0
 
 
 def policy_of(limits: Measured) -> Policy:
@@ -147,6 +153,7 @@ class _Play:
     async def run(self) -> Played:
         """Before, during, after."""
         traffic, least = self._traffic, self._site.least_requests
+        started_s = time.perf_counter()
         if self._scenario.act is not Act.COLD:
             await traffic.pace(self._limits.interval_s, lambda: len(traffic.outcomes) * 4 >= least)
         await self._break()
@@ -172,7 +179,7 @@ class _Play:
         books = Books(traffic.outcomes, deliveries, traffic.longest_lag_s, traffic.strays)
         seen_until_s = end_s + self._limits.first_token_s
         changes, notes = traffic.breaker_changes, self._notes()
-        return Played(self._scenario, books, self._faulty, begin_s, end_s, seen_until_s, changes, notes)
+        return Played(self._scenario, books, self._faulty, begin_s, end_s, seen_until_s, changes, notes, started_s)
 
     async def _break(self) -> None:
         scenario, primary = self._scenario, self._proxies[PRIMARY]
@@ -259,4 +266,6 @@ def judge(played: Played, baselines: Baselines) -> ScenarioResult:
         played.end_s - played.begin_s,
         tuple(problems),
         tuple(notes),
+        fault=Span(played.begin_s - played.started_s, played.end_s - played.started_s),
+        requests=list_requests(outcomes, played.started_s),
     )

@@ -15,7 +15,8 @@ from typing import Final
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.records import RequestStatus
 
-_WITHOUT_WORK = frozenset({AttemptEnd.BREAKER_OPEN, AttemptEnd.NOT_REACHED, AttemptEnd.REFUSED, AttemptEnd.BAD_REQUEST})
+_TURNED_AWAY: Final = frozenset({AttemptEnd.NOT_REACHED, AttemptEnd.REFUSED, AttemptEnd.BAD_REQUEST})
+_WITHOUT_WORK: Final = _TURNED_AWAY | {AttemptEnd.BREAKER_OPEN}
 _MOST_WALL_S: Final = 253_402_300_799.0  # the end of the year 9999, beyond which there are no dates
 
 
@@ -42,6 +43,11 @@ class EntryAttempt:
     def is_counted(self) -> bool:
         """Whether what it made a server compute is known: nothing, or a count."""
         return self.end in _WITHOUT_WORK or self.output_tokens is not None
+
+    @property
+    def is_turned_away(self) -> bool:
+        """Whether it was sent, and a server refused it or was not reached."""
+        return self.end in _TURNED_AWAY
 
     @property
     def in_flight_s(self) -> float:

@@ -7,7 +7,8 @@ Leaves out: sums, which the other program can make; text, which no Entry holds
 Read next by: cli.
 
 Rows are written a few thousand at a time. In CSV a value that a spreadsheet would compute has an apostrophe before it, and what is not
-known is an empty cell; elsewhere it is null. docs/ledger.md has the columns.
+known is an empty cell; elsewhere it is null. Times are to the microsecond, without the dust of their sums and differences. docs/ledger.md
+has the columns.
 """
 
 from __future__ import annotations
@@ -30,6 +31,13 @@ EXPORT_SUFFIXES: Final = (".csv", ".parquet", ".duckdb")
 _BATCH_ROWS: Final = 8_192
 _COMPUTED: Final = ("=", "+", "-", "@", "\t", "\r", "\n")
 _NAME_CHARS: Final = 40
+_DECIMALS: Final = 6  # of a time in seconds: what a recorder writes
+
+
+def _seconds(value: float | None) -> float | None:
+    """A time to the microsecond, which is written in as few digits and read back as it is."""
+    return None if value is None else round(value, _DECIMALS)
+
 
 # name → kind, value: one row a request
 _REQUEST: Final[dict[str, tuple[str, Callable[[Entry, Sequence[Share]], Any]]]] = {
@@ -49,15 +57,15 @@ _REQUEST: Final[dict[str, tuple[str, Callable[[Entry, Sequence[Share]], Any]]]] 
     "is_useful": ("bool", lambda e, _: e.is_useful),
     "is_warm_up": ("bool", lambda e, _: e.is_warm_up),
     "is_fallback": ("bool", lambda e, _: e.is_fallback),
-    "ttft_s": ("float", lambda e, _: e.ttft_s),
-    "e2e_s": ("float", lambda e, _: e.e2e_s),
+    "ttft_s": ("float", lambda e, _: _seconds(e.ttft_s)),
+    "e2e_s": ("float", lambda e, _: _seconds(e.e2e_s)),
     "input_tokens": ("int", lambda e, _: e.prompt_tokens),
     "cached_input_tokens": ("int", lambda e, _: e.cached_prompt_tokens),
     "output_tokens": ("int", lambda e, _: e.output_tokens),
     "reasoning_tokens": ("int", lambda e, _: e.reasoning_tokens),
     "is_lower_bound": ("bool", lambda e, _: e.is_lower_bound),
     "num_attempts": ("int", lambda e, _: len(e.attempts)),
-    "in_flight_s": ("float", lambda e, _: sum(each.in_flight_s for each in e.attempts)),
+    "in_flight_s": ("float", lambda e, _: _seconds(sum(each.in_flight_s for each in e.attempts))),
     "computed_input_tokens": ("int", lambda _, shares: sum(share.input_tokens for share in shares)),
     "computed_output_tokens": ("int", lambda _, shares: sum(share.output_tokens for share in shares)),
     "wasted_output_tokens": ("int", lambda _, shares: sum(share.output_tokens for share in shares if share.waste)),
@@ -68,8 +76,8 @@ _ATTEMPT: Final[dict[str, tuple[str, Callable[[Share], Any]]]] = {
     "model": ("str", lambda s: s.attempt.model),
     "end": ("str", lambda s: str(s.attempt.end)),
     "http_status": ("int", lambda s: s.attempt.http_status),
-    "started_s": ("float", lambda s: s.attempt.started_s),
-    "ended_s": ("float", lambda s: s.attempt.ended_s),
+    "started_s": ("float", lambda s: _seconds(s.attempt.started_s)),
+    "ended_s": ("float", lambda s: _seconds(s.attempt.ended_s)),
     "is_hedge": ("bool", lambda s: s.attempt.is_hedge),
     "is_answer": ("bool", lambda s: s.is_answer),
     "computed_input_tokens": ("int", lambda s: s.input_tokens),

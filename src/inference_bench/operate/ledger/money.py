@@ -87,10 +87,12 @@ class HostedMoney:
     """The completed answers at a price a token.
 
     Unit:     USD; requests a day
-    Where:    num_requests are those whose tokens are known; a break-even is None where nothing is paid by the hour
+    Where:    num_requests are those whose tokens are known; of num_without_cached nobody said how much was cached, so that all their
+              input has the price of input that was not; a break-even is None where nothing is paid by the hour
     """
 
     num_requests: int
+    num_without_cached: int
     usd: float
     usd_per_request: float
     break_even_requests_per_day: float | None
@@ -169,6 +171,7 @@ def _hosted(hosted: HostedPrices, hourly: float | None, sums: Sums, hours: float
     each = usd / sums.num_billed
     return HostedMoney(
         num_requests=sums.num_billed,
+        num_without_cached=sums.num_billed_without_cached,
         usd=usd,
         usd_per_request=each,
         break_even_requests_per_day=None if hourly is None else break_even_requests_per_day(hourly, each),

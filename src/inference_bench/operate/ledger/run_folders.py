@@ -32,7 +32,8 @@ _MOST_CHARS: Final = 128
 class RunFacts:
     """A run: which it is, what was asked, and when its clock began, None where its folder does not say.
 
-    Where:    fingerprint is the same for a copy of the folder, and for nothing else
+    Where:    fingerprint is the same for a copy of the folder, and for nothing else; tells_reasoning says that a piece came as reasoning,
+              so that the server keeps it apart: of another server nobody knows whether there was any
     """
 
     name: str
@@ -42,6 +43,7 @@ class RunFacts:
     begun_s: float | None
     num_dropped_bytes: int
     num_unfinished: int
+    tells_reasoning: bool
 
 
 def is_run_folder(path: Path) -> bool:
@@ -63,6 +65,7 @@ def read_run(path: Path) -> tuple[RunFacts, Iterator[Entry]]:
         begun_s=_wall(meta.get("created")),
         num_dropped_bytes=stored.num_dropped_bytes,
         num_unfinished=stored.num_unfinished,
+        tells_reasoning=any(Channel.REASONING.letter in record.channels for record in stored.records),
     )
     return facts, (_entry(record, number, facts) for number, record in enumerate(stored.records, start=1))
 
@@ -116,7 +119,7 @@ def _entry(record: RequestRecord, number: int, facts: RunFacts) -> Entry:
         prompt_tokens=record.prompt_tokens,
         cached_prompt_tokens=record.cached_prompt_tokens,
         output_tokens=tokens,
-        reasoning_tokens=_reasoning(record),
+        reasoning_tokens=_reasoning(record, facts),
         endpoint=facts.endpoint if tokens is not None else None,
         model=facts.model if tokens is not None else None,
         user_success=record.document_valid,
@@ -135,11 +138,11 @@ def _tokens(record: RequestRecord) -> tuple[int | None, bool]:
     return (len(record.chunk_times_s), True) if record.chunk_times_s else (None, False)
 
 
-def _reasoning(record: RequestRecord) -> int | None:
-    """Tokens that came as reasoning; None where chunks were not counted."""
+def _reasoning(record: RequestRecord, facts: RunFacts) -> int | None:
+    """Tokens that came as reasoning; None where chunks were not counted, or the server is not known to keep it apart."""
     letter = Channel.REASONING.letter
     if letter not in record.channels:
-        return 0 if record.chunk_times_s else None
+        return 0 if record.chunk_times_s and facts.tells_reasoning else None
     if len(record.chunk_tokens) != len(record.channels):
         return None
     pairs = zip(record.channels, record.chunk_tokens, strict=True)

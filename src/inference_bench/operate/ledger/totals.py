@@ -6,7 +6,8 @@ Leaves out: money (money)
 Read next by: flow.
 
 For every sum: computed = useful + wasted, in input and in output tokens, exactly. Input that came from a prefix cache was not
-computed. An attempt whose tokens nobody counted adds none and is counted as uncounted: sums are then lower bounds.
+computed; where nobody said how much was cached, all of it counts as computed, and those answers are counted. An attempt whose tokens
+nobody counted adds none and is counted as uncounted: sums are then lower bounds.
 """
 
 from __future__ import annotations
@@ -59,6 +60,11 @@ class Share(NamedTuple):
     input_tokens: int
     output_tokens: int
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether it made a server compute anything, as far as anybody counted."""
+        return self.input_tokens > 0 or self.output_tokens > 0
+
 
 def shares_of(entry: Entry) -> Iterator[Share]:
     """The attempts of a request with their tokens."""
@@ -104,11 +110,14 @@ class Sums:
     """Requests, attempts and tokens; added to while reading, and only read afterwards.
 
     Unit:   tokens; in_flight_s is seconds, of all attempts together
-    Where:  input_tokens, cached_input_tokens, output_tokens and reasoning_tokens are of the answers that callers got, whole or in part;
-            computed are of every attempt, completed of whole answers, useful of those that users could use, each without what came
-            from a prefix cache; num_judged are completed requests of which the application said whether it could use them;
-            num_lower_bounds are counts of pieces, each of which holds one token or more; num_without_input are attempts that gave
-            tokens and whose input nobody counted
+    Where:  input_tokens, cached_input_tokens, output_tokens and reasoning_tokens are of the answers that callers got, whole or in part,
+            of which there are num_answers; cached and reasoning are of those that said it, None where none did; num_without_cached
+            and num_without_reasoning did not, and input_without_cached and output_without_reasoning are their tokens;
+            num_computed_attempts had tokens, num_refused_attempts were turned away or reached nobody and had none; computed are of
+            every attempt, completed of whole answers, useful of those that users could use, each without what came from a prefix
+            cache; num_judged are completed requests of which the application said whether it could use them; num_lower_bounds are
+            counts of pieces, each of which holds one token or more; num_without_input are attempts that gave tokens and whose input
+            nobody counted
     """
 
     num_requests: int = 0
@@ -119,15 +128,22 @@ class Sums:
     num_at_length: int = 0
     num_fallback: int = 0
     num_attempts: int = 0
+    num_computed_attempts: int = 0
+    num_refused_attempts: int = 0
     num_failed_attempts: int = 0
     num_hedges: int = 0
     num_uncounted: int = 0
     num_without_input: int = 0
     num_lower_bounds: int = 0
+    num_answers: int = 0
+    num_without_cached: int = 0
+    num_without_reasoning: int = 0
     input_tokens: int = 0
-    cached_input_tokens: int = 0
+    cached_input_tokens: int | None = 0
+    input_without_cached: int = 0
     output_tokens: int = 0
-    reasoning_tokens: int = 0
+    reasoning_tokens: int | None = 0
+    output_without_reasoning: int = 0
     computed_input_tokens: int = 0
     computed_output_tokens: int = 0
     completed_input_tokens: int = 0
@@ -138,9 +154,20 @@ class Sums:
     billed_cached_tokens: int = 0
     billed_output_tokens: int = 0
     num_billed: int = 0
+    num_billed_without_cached: int = 0
     in_flight_s: float = 0.0
     by_status: dict[RequestStatus, int] = field(default_factory=dict)
     wasted: dict[Waste, list[int]] = field(default_factory=dict)
+
+    @property
+    def cached_input_fraction(self) -> float | None:
+        """The share of input that was cached, of the answers that said it; None where none did, or had any."""
+        return _share(self.cached_input_tokens, self.input_tokens - self.input_without_cached)
+
+    @property
+    def reasoning_fraction(self) -> float | None:
+        """The share of output that was reasoning, of the answers that said it; None where none did, or had any."""
+        return _share(self.reasoning_tokens, self.output_tokens - self.output_without_reasoning)
 
     @property
     def wasted_output_fraction(self) -> float | None:
@@ -170,25 +197,48 @@ class Sums:
         self.num_at_length += entry.is_completed and entry.finish_reason == "length"
         self.num_fallback += entry.is_fallback
         self.num_lower_bounds += entry.is_lower_bound
-        self.input_tokens += entry.prompt_tokens or 0
-        self.cached_input_tokens += min(entry.cached_prompt_tokens or 0, entry.prompt_tokens or 0)
-        self.output_tokens += entry.output_tokens or 0
-        self.reasoning_tokens += entry.reasoning_tokens or 0
+        if entry.prompt_tokens is not None or entry.output_tokens is not None:
+            self._add_answer(entry)
         if entry.is_completed:
             self._add_bill(entry)
+
+    def _add_answer(self, entry: Entry) -> None:
+        """What a caller got, and what its server did not say of it."""
+        prompt, output, cached, reasoning = (
+            entry.prompt_tokens,
+            entry.output_tokens,
+            _cached(entry),
+            entry.reasoning_tokens,
+        )
+        self.num_answers += 1
+        self.input_tokens += prompt or 0
+        self.output_tokens += output or 0
+        is_first = self.num_answers == 1
+        self.cached_input_tokens = _said(self.cached_input_tokens, cached, is_first=is_first)
+        self.reasoning_tokens = _said(self.reasoning_tokens, reasoning, is_first=is_first)
+        if cached is None:
+            self.num_without_cached += 1
+            self.input_without_cached += prompt or 0
+        if reasoning is None:
+            self.num_without_reasoning += 1
+            self.output_without_reasoning += output or 0
 
     def _add_bill(self, entry: Entry) -> None:
         """What a host that charges by the token would count: whole answers whose tokens are known."""
         if entry.prompt_tokens is not None and entry.output_tokens is not None:
             self.num_billed += 1
             self.billed_input_tokens += entry.prompt_tokens
-            self.billed_cached_tokens += min(entry.cached_prompt_tokens or 0, entry.prompt_tokens)
+            cached = _cached(entry)
+            self.num_billed_without_cached += cached is None
+            self.billed_cached_tokens += cached or 0
             self.billed_output_tokens += entry.output_tokens
 
     def add_share(self, entry: Entry, share: Share) -> None:
         """An attempt, and what it made a server compute."""
         attempt, fresh, output = share.attempt, share.input_tokens, share.output_tokens
         self.num_attempts += attempt.end is not AttemptEnd.BREAKER_OPEN
+        self.num_computed_attempts += share.has_tokens
+        self.num_refused_attempts += attempt.is_turned_away and not share.has_tokens
         self.num_failed_attempts += attempt.end not in (
             AttemptEnd.COMPLETED,
             AttemptEnd.CANCELLED,
@@ -206,10 +256,28 @@ class Sums:
         if share.waste is None:
             self.useful_input_tokens += fresh
             self.useful_output_tokens += output
-        elif fresh or output:
+        elif share.has_tokens:
             numbers = self.wasted.setdefault(share.waste, [0, 0, 0])
             for index, value in enumerate((1, fresh, output)):
                 numbers[index] += value
+
+
+def _cached(entry: Entry) -> int | None:
+    """How much of the input was cached; None where nobody said, or the input itself is not known."""
+    if entry.cached_prompt_tokens is None or entry.prompt_tokens is None:
+        return None
+    return min(entry.cached_prompt_tokens, entry.prompt_tokens)
+
+
+def _said(total: int | None, more: int | None, *, is_first: bool) -> int | None:
+    """A sum over those that said it: None as long as none did."""
+    if more is None:
+        return None if is_first else total
+    return (total or 0) + more
+
+
+def _share(part: int | None, whole: int) -> float | None:
+    return part / whole if part is not None and whole > 0 else None
 
 
 class Groups:
