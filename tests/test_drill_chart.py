@@ -244,6 +244,6 @@ def test_a_page_has_its_charts_or_says_why_not_and_a_name_cannot_write_into_it()
     assert "vl-convert-python" in without
     assert NO_CHARTS.split(":")[0] in without
     assert "<figure>" not in without
-    assert without.count("<table") == 3
+    assert without.count("<table") == 4
     nothing = drill_html(drill(ScenarioResult("killed", "?", skipped="not ours")), MADE, svg)
     assert "Charts" not in nothing

@@ -60,11 +60,20 @@ def test_json_has_the_keys_of_the_specification_and_a_page_and_a_record_are_writ
     assert sum(scenario["answered_by"].values()) == scenario["completed"] == scenario["sent"]
     assert len(scenario["requests"]) == scenario["sent"]
     assert "Do the failure paths work?" in page.read_text()
+    assert "1 of 1 scenarios went as they must" in page.read_text()
     assert "What became of each request" in page.read_text() or "not drawn" in page.read_text()
     assert "server-errors" in json.loads(chart.read_text())["description"]
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert len(lines) == scenario["sent"]
     assert all(line.keys().isdisjoint({"text", "prompt", "messages"}) for line in lines)
+
+
+def test_a_drill_that_could_play_nothing_has_not_passed(
+    capsys: pytest.CaptureFixture[str], urls: tuple[str, str]
+) -> None:
+    found = run_json(capsys, "drill", urls[0], "--scenario", "killed", "--scenario", "cold-fallback", code=1)
+    assert [each["passed"] for each in found["scenarios"]] == [None, None]
+    assert found["passed"] is False
 
 
 def test_a_drill_that_found_something_ends_with_1_and_says_what(

@@ -23,7 +23,7 @@ from inference_bench.operate.drill.results import (
     Tally,
 )
 from inference_bench.origin import Origin
-from inference_bench.report.html_pieces import Draw, Drawing, origins
+from inference_bench.report.html_pieces import Draw, Drawing, bullets, origins
 from inference_bench.report.html_pieces import table as html_table
 from inference_bench.report.key_figure import KeyFigure
 from inference_bench.report.report_html import (
@@ -128,7 +128,7 @@ def _soak_json(soak: SoakResult) -> dict[str, Any]:
 def drill_text(found: DrillResult) -> str:
     """What was played, the tables, what is wrong."""
     said = [
-        _verdict(found),
+        "\n".join(map(wrap, _verdicts(found))),
         "\n".join(wrap(f"{name}: {clean(what)}", "  ") for name, what in found.servers.items()),
         *(table_text(each) for each in _tables(found)),
         "\n".join(wrap(line, "- ") for line in _findings(found)),
@@ -137,15 +137,24 @@ def drill_text(found: DrillResult) -> str:
     return "\n\n".join(each for each in said if each)
 
 
-def _verdict(found: DrillResult) -> str:
-    played = [each for each in found.scenarios if each.skipped is None]
+def _verdicts(found: DrillResult) -> list[str]:
+    played = found.played
     if not played and found.soak is None:
-        return "nothing was played to its end"
+        return ["nothing was played to its end"]
     passed = sum(1 for each in played if each.has_passed)
     said = [f"{passed} of {len(played)} scenarios went as they must"] if played else []
-    if found.soak is not None:
-        said.append(_soak_said(found.soak))
-    return "\n".join(wrap(each) for each in said)
+    return said if found.soak is None else [*said, _soak_said(found.soak)]
+
+
+def _verdict_table(found: DrillResult) -> Table | None:
+    """Each scenario's question and its answer; for the page, where there is room."""
+    rows = [
+        (each.name, each.question, "not played" if each.skipped else "yes" if each.has_passed else "NO")
+        for each in found.scenarios
+    ]
+    marked = frozenset(place for place, row in enumerate(rows) if row[-1] == "NO")
+    columns = (Column("scenario", "l"), Column("question", "l"), Column("answer", "l"))
+    return Table("Verdicts", columns, tuple(rows), "", marked) if rows else None
 
 
 def _soak_said(soak: SoakResult) -> str:
@@ -155,7 +164,7 @@ def _soak_said(soak: SoakResult) -> str:
 
 
 def _tables(found: DrillResult) -> Iterator[Table]:
-    played = [each for each in found.scenarios if each.skipped is None]
+    played = found.played
     rows = [(each.name, each.tally) for each in played]
     if found.soak is not None:
         rows.append(("soak", found.soak.tally))
@@ -300,7 +309,9 @@ def drill_html(found: DrillResult, made: Provenance, draw: Draw | None) -> str:
     ]
     tables = origins((Origin.MEASURED,)) + "".join(map(html_table, _tables(found)))
     servers = [f"{name}: {what}" for name, what in found.servers.items()]
+    verdict = bullets(_verdicts(found)) + html_table(_verdict_table(found), has_heading=False)
     parts = (
+        Part("verdict", "Verdict", "Do they?", verdict),
         charts_part(list(_drawings(found)), draw),
         Part("evidence", "Evidence", "What was played, and what came of it", tables),
         assumptions_part(servers, list(_remarks(found))),

@@ -26,7 +26,7 @@ from inference_bench.measure.target import ApiKey, Endpoint, Target
 from inference_bench.operate.answers import Answer
 from inference_bench.operate.drill.baseline import Undisturbed, ask_undisturbed
 from inference_bench.operate.drill.results import FALLBACK, PRIMARY, DrillResult, Measured, ScenarioResult, SoakResult
-from inference_bench.operate.drill.scenarios import Act, Scenario
+from inference_bench.operate.drill.scenarios import SCENARIOS, Act, Scenario
 from inference_bench.operate.drill.servers import Foreign, Restartable, Running, Server, embedded
 from inference_bench.operate.drill.soak import run_soak
 from inference_bench.operate.drill.stage import Played, Site, judge, play
@@ -45,7 +45,7 @@ class DrillRequest:
               for so long, instead of the scenarios; record gets a line of JSON for each answer, without its text
     """
 
-    scenarios: Sequence[Scenario]
+    scenarios: Sequence[Scenario] = SCENARIOS
     url: str | None = None
     fallback_url: str | None = None
     least_requests: int = 16
@@ -118,17 +118,18 @@ def check_place(url: str, allows_remote: bool, what: str) -> None:
         )
 
 
-def run_drill(request: DrillRequest, progress: Progress) -> DrillResult:
-    """Play it.
+def run_drill(request: DrillRequest, progress: Progress | None = None) -> DrillResult:
+    """Break servers in the ways that are asked for, under requests of the resilient client, and account for every one of them.
 
+    Where:    after Ctrl-C the result has what was played to its end, and says so
     Raises:   RequestError; ServerError where an undisturbed server does not answer; StorageError
     """
     check_drill(request)
-    answers = AnswerFile(request.record)
+    answers, say = AnswerFile(request.record), progress or (lambda _text: None)
     try:
         with ExitStack() as stack:
-            site = _make_site(request, answers, stack, progress)
-            return _Drill(request, site, answers, progress).run()
+            site = _make_site(request, answers, stack, say)
+            return _Drill(request, site, answers, say).run()
     except KeyboardInterrupt:  # before the first scenario, or while the servers are being ended
         return DrillResult({}, None, seed=request.seed, is_interrupted=True)
 

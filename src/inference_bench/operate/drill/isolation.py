@@ -160,13 +160,13 @@ def _ways(engine: str) -> tuple[str | None, tuple[_Way, ...]]:
 
 
 NOTES: Final[Mapping[str, str]] = MappingProxyType({
-    VLLM: f"vLLM keeps tenants apart by the field {_SALT}: blocks of different salts never match",
-    SGLANG: f"SGLang keeps tenants apart by the field {_SALT}, which becomes a part of the key in its prefix tree",
+    VLLM: f"of vLLM it is known that the field {_SALT} keeps tenants apart: blocks of different salts never match",
+    SGLANG: f"of SGLang it is known that the field {_SALT} keeps tenants apart: it becomes a part of the key in its prefix tree",
     LLAMA_CPP: f"llama.cpp has no salt; {_NO_CACHE}: false gives up the cache for a request, and is all there is",
 })  # fmt: skip
 
 
-def probe_isolation(request: IsolationRequest, progress: Progress) -> IsolationResult:
+def probe_isolation(request: IsolationRequest, progress: Progress | None = None) -> IsolationResult:
     """Ask, and say what the times tell; after Ctrl-C from the rounds that were complete.
 
     Raises:   RequestError; ServerError where nothing answers
@@ -180,7 +180,7 @@ def probe_isolation(request: IsolationRequest, progress: Progress) -> IsolationR
     is_interrupted = False
     for way in ways:
         try:
-            arms.append(asyncio.run(probe.arm(way, progress)))
+            arms.append(asyncio.run(probe.arm(way, progress or (lambda _text: None))))
         except KeyboardInterrupt:
             is_interrupted = True
             if len(probe.rounds) >= LEAST_ROUNDS:

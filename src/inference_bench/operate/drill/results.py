@@ -189,6 +189,12 @@ class DrillResult:
 
     @property
     def has_passed(self) -> bool:
-        """Whether everything that was played went as it must."""
-        played = [each for each in self.scenarios if each.skipped is None]
-        return all(each.has_passed for each in played) and (self.soak is None or self.soak.has_passed)
+        """Whether anything was played, and all of it went as it must: a drill that showed nothing has not passed."""
+        if self.soak is not None:
+            return self.soak.has_passed
+        return bool(self.played) and all(each.has_passed for each in self.played)
+
+    @property
+    def played(self) -> tuple[ScenarioResult, ...]:
+        """The scenarios that were not left out."""
+        return tuple(each for each in self.scenarios if each.skipped is None)

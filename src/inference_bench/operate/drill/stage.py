@@ -28,7 +28,7 @@ from inference_bench.operate.drill.accounting import (
     tally,
 )
 from inference_bench.operate.drill.proxy import FaultProxy
-from inference_bench.operate.drill.results import PRIMARY, Measured, ScenarioResult, Span
+from inference_bench.operate.drill.results import FALLBACK, PRIMARY, Measured, ScenarioResult, Span
 from inference_bench.operate.drill.scenarios import Act, Scenario
 from inference_bench.operate.drill.servers import Server
 from inference_bench.operate.drill.traffic import Asking, Traffic
@@ -233,7 +233,10 @@ class _Play:
         if not ttft_s:
             return ("the fallback answered nothing",)
         usual = f", later ones {format_seconds(median(ttft_s[1:]))} in the middle" if len(ttft_s) > 1 else ""
-        return (f"the first answer of the cold fallback began after {format_seconds(ttft_s[0])}{usual}",)
+        which = (
+            "cold fallback" if self._site.servers[FALLBACK].is_ours else "fallback (which others may have asked before)"
+        )
+        return (f"the first answer of the {which} began after {format_seconds(ttft_s[0])}{usual}",)
 
 
 def judge(played: Played, baselines: Baselines) -> ScenarioResult:
