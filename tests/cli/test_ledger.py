@@ -50,6 +50,9 @@ def test_json_keeps_paid_work_and_success_apart_under_stable_keys(
         "output_tokens": 200,
         "reasoning_tokens": 40,
         "lower_bounds": 0,
+        "num_answers": 2,
+        "num_without_cached": 0,
+        "num_without_reasoning": 0,
     }
     assert found["cost"]["usd_per_successful_request"] == 24
     assert found["cost"]["hosted"]["usd_per_request"] == pytest.approx(0.00055)

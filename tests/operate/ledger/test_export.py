@@ -53,6 +53,17 @@ def test_csv_comes_back(tmp_path: Path) -> None:
     assert datetime.fromisoformat(row["at"]).tzinfo is not None
 
 
+def test_times_are_written_without_the_dust_of_their_sums_and_come_back_as_they_were(tmp_path: Path) -> None:
+    sent = [{"endpoint": "first", "end": "refused", "started_s": 0.1, "ended_s": 0.3},
+            {"endpoint": "first", "end": "completed", "started_s": 0.3, "ended_s": 0.36201, "output_tokens": 5}]  # fmt: skip
+    source = write_lines(tmp_path / "ledger-a.jsonl", HEAD, line(1, attempts=sent, e2e_s=1234.567891))
+    with exported(source, tmp_path / "out.csv").open(newline="") as file:
+        (row,) = csv.DictReader(file)
+    assert 0.3 - 0.1 + (0.36201 - 0.3) != 0.26201
+    assert (row["in_flight_s"], row["e2e_s"]) == ("0.26201", "1234.567891")
+    assert float(row["e2e_s"]) == 1234.567891
+
+
 def test_parquet_comes_back_with_its_types_and_attempts(tmp_path: Path) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     (row,) = pq.read_table(exported(answers(tmp_path / "records"), tmp_path / "out.parquet")).to_pylist()

@@ -16,7 +16,7 @@ from inference_bench.operate.ledger.flow import Ledger
 from inference_bench.operate.ledger.lines import FileTrouble
 from inference_bench.operate.ledger.repeats import RepeatedIds, SeenRecords
 from inference_bench.operate.ledger.totals import By
-from inference_bench.report.ledger_tables import ledger_notes
+from inference_bench.report.ledger_notes import ledger_notes
 from operate.ledger.made import HEAD, entries, kept, line, record, whole, write_lines
 
 

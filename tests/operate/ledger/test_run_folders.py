@@ -102,6 +102,14 @@ def test_reasoning_is_counted_where_each_chunk_has_a_count(tmp_path: Path) -> No
     assert [entry.reasoning_tokens for entry in entries(path)] == [4, None]
 
 
+def test_no_reasoning_is_none_at_all_only_where_the_server_keeps_it_apart(tmp_path: Path) -> None:
+    apart = run_of(tmp_path, request(1, channels="rrc", chunk_tokens=(2, 2, 1), output_tokens=5), request(2))
+    assert [entry.reasoning_tokens for entry in entries(apart)] == [4, 0]
+    never = run_of(tmp_path, request(3), request(4))
+    assert [entry.reasoning_tokens for entry in entries(never)] == [None, None]
+    assert kept(never).sums.reasoning_tokens is None
+
+
 def test_a_copy_of_a_run_is_counted_once_and_the_same_ids_in_another_run_are_not_a_copy(tmp_path: Path) -> None:
     first = run_of(tmp_path, request(1), request(2))
     second = run_of(tmp_path, request(1), request(3))

@@ -97,6 +97,23 @@ def test_tokens_that_nobody_counted_add_nothing_and_make_the_sums_lower_bounds(t
     assert sums.by_status == {RequestStatus.TIMED_OUT: 1, RequestStatus.REJECTED: 1}
 
 
+def test_attempts_that_computed_are_those_with_tokens_and_the_refused_are_apart(tmp_path: Path) -> None:
+    turned_away = (
+        attempt(AttemptEnd.REFUSED, http_status=503),
+        attempt(AttemptEnd.NOT_REACHED),
+        attempt(AttemptEnd.BREAKER_OPEN),
+    )
+    good = attempt(AttemptEnd.COMPLETED, SECOND, prompt_tokens=500, output_tokens=100)
+    late = failed(2, AttemptEnd.TIMED_OUT, RequestStatus.TIMED_OUT)
+    sums = sums_of(tmp_path, whole(1, attempts=(*turned_away, good), answered_by=SECOND), late)
+    assert (sums.num_attempts, sums.num_computed_attempts, sums.num_refused_attempts, sums.num_uncounted) == (
+        4,
+        1,
+        2,
+        1,
+    )
+
+
 def test_an_open_breaker_sent_nothing(tmp_path: Path) -> None:
     held = attempt(AttemptEnd.BREAKER_OPEN)
     good = attempt(AttemptEnd.COMPLETED, SECOND, prompt_tokens=500, output_tokens=100)
@@ -173,6 +190,7 @@ requests = st.builds(
     prompt_tokens=counts,
     cached_prompt_tokens=counts,
     output_tokens=counts,
+    reasoning_tokens=counts,
     endpoint=st.none() | st.sampled_from(["first", "second"]),
     user_success=st.none() | st.booleans(),
     is_warm_up=st.booleans(),
@@ -182,12 +200,15 @@ requests = st.builds(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(requests, max_size=5))
 def test_computed_is_of_use_or_wasted_and_no_stage_is_larger_than_the_one_before(found: list[Entry]) -> None:
-    sums = Sums()
+    sums, num_useful_attempts = Sums(), 0
     for entry in found:
         sums.add_request(entry)
         for share in shares_of(entry):
             sums.add_share(entry, share)
+            num_useful_attempts += share.waste is None and share.has_tokens
     wastes = sums.wastes()
+    assert sums.num_computed_attempts == num_useful_attempts + sum(each.num_attempts for each in wastes)
+    assert sums.num_computed_attempts + sums.num_refused_attempts <= sum(len(entry.attempts) for entry in found)
     assert sums.computed_output_tokens == sums.useful_output_tokens + sum(each.output_tokens for each in wastes)
     assert sums.computed_input_tokens == sums.useful_input_tokens + sum(each.input_tokens for each in wastes)
     assert sums.useful_output_tokens <= sums.completed_output_tokens <= sums.computed_output_tokens
