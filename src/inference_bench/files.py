@@ -67,6 +67,8 @@ def require_writable_place(name: str, what: str) -> str:
     Raises:   RequestError
     """
     path = Path(require_writable_name(name, what))
+    if path.exists() and not path.is_file():
+        raise RequestError(f"the {what} {shown_name(name)!r} is there, and no regular file; give another path")
     folder = Path(os.path.realpath(path)).parent
     if not folder.is_dir():
         raise RequestError(f"the {what} {shown_name(name)!r} would lie in a folder that is not there; make it first")

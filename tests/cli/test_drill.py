@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shlex
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -66,6 +69,17 @@ def test_json_has_the_keys_of_the_specification_and_a_page_and_a_record_are_writ
     lines = [json.loads(line) for line in record.read_text().splitlines()]
     assert len(lines) == scenario["sent"]
     assert all(line.keys().isdisjoint({"text", "prompt", "messages"}) for line in lines)
+
+
+def test_a_disk_that_fills_ends_the_record_and_the_table_is_printed(urls: tuple[str, str], tmp_path: Path) -> None:
+    words = f"drill {urls[0]} --fallback {urls[1]} --scenario reset --requests 8 --max-tokens 8 --record {tmp_path / 'r.jsonl'}"
+    command = (
+        f"ulimit -f 1; exec {shlex.quote(sys.executable)} -m inference_bench {words}"  # files end at 512 or 1,024 bytes
+    )
+    done = subprocess.run(["/bin/sh", "-c", command], capture_output=True, text=True)
+    assert done.returncode == 3
+    assert "scenarios went as they must" in done.stdout
+    assert "answers could not be recorded" in done.stderr
 
 
 def test_a_drill_that_could_play_nothing_has_not_passed(

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -237,6 +238,32 @@ def test_a_dead_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]
     assert "127.0.0.1:9" in shown.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["manifest", "create", ""],
+        ["ledger", ""],
+        ["load", "http://127.0.0.1:9", "--runs", ""],
+        ["watch", "--write-rules", ""],
+    ],
+)
+def test_a_place_without_a_name_is_not_the_current_folder(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    assert "an empty text is given for" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "code"), [("ledger nothing-there", 2), ("models", 0), ("watch http://127.0.0.1:9 --once --no-probe", 3)]
+)
+def test_streams_that_the_caller_closed_are_no_mistake_of_this_program(words: str, code: int, tmp_path: Path) -> None:
+    command = f"exec {shlex.quote(sys.executable)} -m inference_bench {words}"
+    for closed in ("2>&-", ">&-"):
+        done = subprocess.run(["/bin/sh", "-c", f"{command} {closed}"], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == code
+        assert "internal error" not in done.stdout + done.stderr
+        assert "inference-bench:" not in done.stdout
+
+
 def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> None:
     choices = next(action.choices for action in build_parser()._actions if action.dest == "command")
     assert choices is not None
@@ -244,7 +271,7 @@ def test_every_command_has_json_and_help(capsys: pytest.CaptureFixture[str]) -> 
     inner = [
         ["page", "build"],
         ["page", "serve"],
-        *(["manifest", name] for name in ("create", "verify", "diff", "export")),
+        *(["manifest", name] for name in ("create", "verify", "diff", "export", "outputs")),
         *(["lab", lab] for lab in LABS),
     ]
     for words in commands + inner:

@@ -20,6 +20,8 @@ from cli.commands import refused, run_json
 from convert import tiny
 from engines.fake_server import FakeServer
 from inference_bench.cli.main import main
+from inference_bench.manifest.components import Component, Group, Manifest
+from inference_bench.manifest.store import write_manifest
 from inference_bench.report.text import MAX_COLUMNS
 from manifest.answers import say_llama_cpp
 
@@ -62,6 +64,17 @@ def test_a_change_of_the_weights_is_a_no(capsys: pytest.CaptureFixture[str], tmp
     assert "No: of 11 components 1 differ" in capsys.readouterr().out
 
 
+def test_where_nothing_is_confirmed_the_answer_is_no(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str
+) -> None:
+    out = tmp_path / "m.json"
+    write_manifest(Manifest((Component(Group.FLAG, "threads", "stated", value=4),)), out)
+    found = run_json(capsys, "manifest", "verify", str(out), model, code=1)
+    assert (found["differs"], found["counts"]["same"], found["counts"]["unknown"]) == (False, 0, 1)
+    assert main(["manifest", "verify", str(out), model]) == 1
+    assert "No: nothing of it could be confirmed; all 1 components are unknown." in capsys.readouterr().out
+
+
 def test_two_manifests_are_compared(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str) -> None:
     first, second = str(tmp_path / "1.json"), str(tmp_path / "2.json")
     run_json(capsys, "manifest", "create", model, "--out", first)
@@ -69,6 +82,48 @@ def test_two_manifests_are_compared(capsys: pytest.CaptureFixture[str], tmp_path
     assert run_json(capsys, "manifest", "diff", first, first)["differs"] is False
     found = run_json(capsys, "manifest", "diff", first, second, code=1)
     assert [(each["group"], each["name"], each["first"]) for each in found["components"]] == [("flag", "threads", None)]
+
+
+def test_what_changed_between_two_is_said_in_a_word(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str
+) -> None:
+    first, second = str(tmp_path / "1.json"), str(tmp_path / "2.json")
+    long_name = "a-flag-with-a-name-of-more-columns-than-the-first-column-has"
+    run_json(capsys, "manifest", "create", model, "--out", first, "--flag", "gone=1", "--flag", "threads=2")
+    run_json(capsys, "manifest", "create", model, "--out", second, "--flag", f"{long_name}=1", "--flag", "threads=4")
+    assert main(["manifest", "diff", first, second]) == 1
+    shown = capsys.readouterr().out
+    rows = [line.split() for line in shown.splitlines() if line.startswith("flag: ")]
+    assert [row[-1] for row in rows] == ["added", "removed", "changed"]
+    assert "different" not in shown
+    assert "…" not in shown, "no name and no answer is cut"
+    assert long_name in "".join(line.split("  ")[0].removeprefix("flag: ") for line in shown.splitlines())
+    assert max(map(len, shown.splitlines())) <= MAX_COLUMNS
+
+
+def test_the_caveat_of_a_file_at_its_path_is_whole_and_explained(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, server: FakeServer, model: str
+) -> None:
+    say_llama_cpp(server, model_path=model)
+    assert main(["manifest", "create", server.url, "--out", str(tmp_path / "m.json")]) == 0
+    shown = capsys.readouterr().out
+    (row,) = (line for line in shown.splitlines() if line.startswith("weights: "))
+    assert row.endswith("  file at its path")
+    assert "file at its path: the file at the path that the server names" in shown
+    assert "may have been replaced since the server loaded it" in " ".join(shown.split())
+    assert "model: context_tokens_trained " in shown, "no name is cut"
+    assert "/props …temperature\n" in shown
+    assert max(map(len, shown.partition("written to")[0].splitlines())) <= MAX_COLUMNS
+
+
+def test_a_serving_file_is_not_said_to_be_made_from_what_is_unknown(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str
+) -> None:
+    assert main(["manifest", "create", model, "--out", str(tmp_path / "m.json")]) == 0
+    artifact, made_from = capsys.readouterr().out.splitlines()[1:3]
+    assert artifact.startswith("artifact          a serving file: ")
+    assert "made from" not in artifact
+    assert made_from.startswith("made from         unknown: ")
 
 
 def test_a_changed_manifest_is_a_no(capsys: pytest.CaptureFixture[str], tmp_path: Path, model: str) -> None:
@@ -143,6 +198,15 @@ def test_an_export_is_printed_or_written(capsys: pytest.CaptureFixture[str], tmp
     out = str(tmp_path / "m.json")
     run_json(capsys, "manifest", "create", model, "--out", out)
     assert run_json(capsys, "manifest", "export", out)["bomFormat"] == "CycloneDX"
+    assert main(["manifest", "export", out]) == 0
+    bare = json.loads(capsys.readouterr().out)
+    assert (bare["bomFormat"], "schema" in bare) == ("CycloneDX", False), "to be piped: with or without --json"
+    path = str(tmp_path / "b.json")
+    assert run_json(capsys, "manifest", "export", out, "--out", path) == {
+        "schema": "inference-bench/manifest-export/1",
+        "format": "cyclonedx",
+        "path": path,
+    }
     assert main(["manifest", "export", out, "--format", "in-toto", "--out", str(tmp_path / "s.json")]) == 0
     assert json.loads((tmp_path / "s.json").read_text())["_type"] == "https://in-toto.io/Statement/v1"
 

@@ -40,13 +40,13 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _say(options: argparse.Namespace, found: Contract, needs: Sequence[Need]) -> int:
-    if options.report is not None:
-        made = provenance(options)
-        write_report(options.report, lambda _: check_html(found, needs, made))
     if options.json:
         print_json(check_json(found, needs))
     else:
         print(check_text(found, needs))
+    if options.report is not None:  # printed first: what was found is seen even where the page cannot be written
+        made = provenance(options)
+        write_report(options.report, lambda _: check_html(found, needs, made))
     say_where(options)
     if found.is_interrupted:
         return INTERRUPTED

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TextIO
@@ -137,8 +137,12 @@ def _record(name: str | None) -> Iterator[TextIO | None]:
         yield None
         return
     require_writable_place(name, "record of the answers")
-    with Path(name).open("w", encoding="utf-8") as file:
+    file = Path(name).open("w", encoding="utf-8")  # noqa: SIM115  # closing it may fail where the disk is full
+    try:
         yield file
+    finally:
+        with suppress(OSError):  # what could not be written was counted when it was
+            file.close()
 
 
 def _say(options: argparse.Namespace, found: dict[str, Any], text: str, page: Page) -> None:

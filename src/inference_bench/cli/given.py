@@ -12,6 +12,8 @@ from inference_bench.errors import QuantityError, RequestError
 from inference_bench.facts.names import find_name
 from inference_bench.units import parse_seconds
 
+_FOLDERS: Final = ("runs", "run", "places", "write_rules")
+
 Choice = TypeVar("Choice", bound=StrEnum)
 # what an option's name does not say by itself
 _WORDS: Final = {
@@ -77,3 +79,14 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
     if found:
         about = why.replace("they are", "that is", 1) if len(found) == 1 and why.startswith("they are") else why
         raise RequestError(f"{' and '.join(found)} cannot be given here: {about}")
+
+
+def refuse_empty_places(options: argparse.Namespace) -> None:
+    """A folder of no name, which is what an unset variable of a shell leaves: it would be the current one.
+
+    Raises:  RequestError naming it
+    """
+    for name in _FOLDERS:
+        value = getattr(options, name, None)
+        if value == "" or (isinstance(value, list) and "" in value):
+            raise RequestError(f"an empty text is given for {name.replace('_', ' ')}; give a value, or leave it out")

@@ -21,6 +21,7 @@ from inference_bench.cli.compare_options import add_compare_options
 from inference_bench.cli.conform_options import add_conform_options
 from inference_bench.cli.convert_options import add_convert_options
 from inference_bench.cli.drill_options import add_drill_options
+from inference_bench.cli.given import refuse_empty_places
 from inference_bench.cli.lab_options import add_lab_options
 from inference_bench.cli.ledger_options import add_ledger_options
 from inference_bench.cli.load_options import add_load_options
@@ -328,10 +329,12 @@ def _add_page(commands: Commands[Parser]) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; the only place that turns errors into exit codes."""
-    _print_what_the_terminal_cannot_show_as_escapes()
-    namespace = build_parser().parse_args(arguments)
-    namespace.typed = tuple(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
+    namespace = argparse.Namespace(command="")
     try:
+        namespace = build_parser().parse_args(arguments)
+        namespace.typed = tuple(sys.argv[1:] if arguments is None else arguments)
+        refuse_empty_places(namespace)
         return _run(namespace)
     except InferenceBenchError as error:
         _complain(str(error))
@@ -361,7 +364,9 @@ def _complain(message: str) -> None:
     print(f"inference-bench: {one_line(without_overlong(message))}", file=sys.stderr)
 
 
-def _print_what_the_terminal_cannot_show_as_escapes() -> None:
+def _prepare_streams() -> None:
+    """What a terminal cannot show is printed as escapes; what goes to a stream that the caller closed goes nowhere."""
+    sys.stdout, sys.stderr = (stream or open(os.devnull, "w") for stream in (sys.stdout, sys.stderr))  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # not one that a caller put in its place, and not one that is closed
             stream.reconfigure(errors="backslashreplace")
@@ -372,8 +377,7 @@ def _run(namespace: argparse.Namespace) -> int:
 
     command: Command = import_module(f"inference_bench.cli.{namespace.module}").run
     code = command(namespace)
-    if sys.stdout is not None:  # it is None when the caller closed it
-        sys.stdout.flush()
+    sys.stdout.flush()
     return code
 
 

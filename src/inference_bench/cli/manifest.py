@@ -61,7 +61,8 @@ def _verify(options: argparse.Namespace) -> int:
         print_json(verify_json(result, options.file, options.strict))
     else:
         print(verify_text(result, options.file, options.strict))
-    return 1 if result.differs or (options.strict and not result.is_confirmed) else 0
+    is_no = result.differs or result.confirms_nothing or (options.strict and not result.is_confirmed)
+    return 1 if is_no else 0
 
 
 def _diff(options: argparse.Namespace) -> int:

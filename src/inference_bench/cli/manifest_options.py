@@ -1,4 +1,4 @@
-"""The options of `manifest`: create, verify, diff, export."""
+"""The options of `manifest`: create, verify, diff, export, outputs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Make = Callable[[Any, str, str, str], argparse.ArgumentParser]
 
 
 def add_manifest_options(parser: argparse.ArgumentParser, make: Make) -> None:
-    """Add the four commands below `manifest`."""
+    """Add the five commands below `manifest`."""
     inner = parser.add_subparsers(dest="manifest_command", required=True, metavar="COMMAND", parser_class=type(parser))
     create = make(inner, "create", "hash and write down what is served", "manifest")
     create.add_argument("--out", metavar="FILE", default=DEFAULT_FILE, help=f"the manifest; default {DEFAULT_FILE}")
@@ -26,7 +26,10 @@ def add_manifest_options(parser: argparse.ArgumentParser, make: Make) -> None:
         help="a flag the engine was started with, which it may not report; may be given again",
     )
     verify = make(
-        inner, "verify", "is what is served what the manifest says? exit 1 where anything differs", "manifest"
+        inner,
+        "verify",
+        "is what is served what the manifest says? exit 1 where anything differs, or nothing could be confirmed",
+        "manifest",
     )
     verify.add_argument("file", metavar="FILE", help="a manifest, or a run folder that holds one")
     verify.add_argument(
@@ -41,6 +44,13 @@ def add_manifest_options(parser: argparse.ArgumentParser, make: Make) -> None:
     export.add_argument("file", metavar="FILE", help="a manifest, or a run folder that holds one")
     export.add_argument("--format", choices=FORMATS, default=FORMATS[0], help=f"default {FORMATS[0]}")
     export.add_argument("--out", metavar="FILE", help="where it is written; default: it is printed")
+    outputs = make(
+        inner, "outputs", "what each output of a run came from, by whom, and how it went", "manifest_outputs"
+    )
+    outputs.add_argument(
+        "run", metavar="RUN", help="a run folder, or the folder that a recorder writes to, or one of its files"
+    )
+    outputs.add_argument("--out", metavar="FILE.jsonl", help="write a line of JSON for each output to it")
 
 
 def _add_sources(parser: argparse.ArgumentParser) -> None:

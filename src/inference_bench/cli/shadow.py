@@ -40,15 +40,18 @@ def run(options: argparse.Namespace) -> int:
     page: Path | None = None
     try:
         shadow = measure_shadow(request, replay, limits, options.primary or (), progress)
-        save_text(shadow.load.run_dir, load_text(shadow.load))
-        save_json(shadow.load.run_dir, load_json(shadow.load))
-        if suite is not None and not shadow.load.is_interrupted:
-            outcome = ask_suite(suite_request(options), suite, progress)
-            write_outcome(shadow.load.run_dir, outcome)
-        page = write_load_page(options, shadow.load)
+        try:
+            save_text(shadow.load.run_dir, load_text(shadow.load))
+            save_json(shadow.load.run_dir, load_json(shadow.load))
+            if suite is not None and not shadow.load.is_interrupted:
+                outcome = ask_suite(suite_request(options), suite, progress)
+                write_outcome(shadow.load.run_dir, outcome)
+            page = write_load_page(options, shadow.load)
+        finally:
+            progress.done()
+            _say(options, shadow, outcome, page)  # also where it cannot be kept
     finally:
         progress.done()
-    _say(options, shadow, outcome, page)
     if shadow.load.is_interrupted:
         print("inference-bench: interrupted; this is what was measured by then", file=sys.stderr)
         return INTERRUPTED

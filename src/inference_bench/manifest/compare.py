@@ -65,9 +65,14 @@ class ManifestComparison:
         return self.count(Verdict.DIFFERENT) > 0
 
     @property
+    def confirms_nothing(self) -> bool:
+        """Whether not one component was found to be what the manifest says: nothing was shown by asking."""
+        return self.count(Verdict.SAME) == 0
+
+    @property
     def is_confirmed(self) -> bool:
         """Whether everything that the manifest says was found to be so."""
-        return not self.differs and self.count(Verdict.UNKNOWN) == 0 and self.count(Verdict.SAME) > 0
+        return not self.differs and self.count(Verdict.UNKNOWN) == 0 and not self.confirms_nothing
 
 
 _Key: TypeAlias = tuple[Group, str]
@@ -160,12 +165,12 @@ def compare_manifests(first: Manifest, second: Manifest) -> ManifestComparison:
     """Two manifests: what is the same, different, only in the first, only in the second."""
     theirs, ours = second.by_key, first.by_key
     rows = [
-        ComparedComponent(each.group, each.name, each, None, Verdict.DIFFERENT, "removed: only in the first")
+        ComparedComponent(each.group, each.name, each, None, Verdict.DIFFERENT, "removed")
         for key, each in ours.items()
         if key not in theirs
     ]
     rows += [
-        ComparedComponent(each.group, each.name, None, each, Verdict.DIFFERENT, "added: only in the second")
+        ComparedComponent(each.group, each.name, None, each, Verdict.DIFFERENT, "added")
         for key, each in theirs.items()
         if key not in ours
     ]

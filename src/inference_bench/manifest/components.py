@@ -23,6 +23,7 @@ SCHEMA: Final = "inference-bench/manifest/1"
 Value = str | int | bool
 
 _SHOWN_DIGITS: Final = 10
+_SHOWN_CHARS: Final = 80
 _LONGEST_TEXT: Final = 4096
 
 
@@ -204,4 +205,6 @@ def said(component: Component) -> str:
 def _worded(value: Value) -> str:
     if isinstance(value, bool):
         return "on" if value else "off"
-    return format_count(value) if isinstance(value, int) else value[:80]
+    if isinstance(value, int):
+        return format_count(value)
+    return value if len(value) <= _SHOWN_CHARS else f"{value[: _SHOWN_CHARS - 1]}…"

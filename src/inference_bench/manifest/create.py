@@ -31,7 +31,7 @@ from inference_bench.units import MEBI, format_bytes
 ASK_S: Final = 10.0
 _SCHEMES: Final = ("http://", "https://")
 _MAX_PROMPT_BYTES: Final = 16 * MEBI
-_AT_ITS_PATH: Final = "the file at the path that the server names"
+AT_ITS_PATH: Final = "the file at the path that the server names"
 _STATED: Final = "stated by whoever made the manifest"
 
 
@@ -141,7 +141,7 @@ def merged_files(said: Sequence[Component], files: Sequence[Component]) -> tuple
     Where:    a file may have been replaced since it was loaded, and a flag may have set another template
     """
     told = {each.key for each in said}
-    there = (replace(each, source=_AT_ITS_PATH) if each.source == A_FILE else each for each in files)
+    there = (replace(each, source=AT_ITS_PATH) if each.source == A_FILE else each for each in files)
     return (*said, *(each for each in there if each.key not in told))
 
 
