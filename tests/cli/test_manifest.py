@@ -253,3 +253,12 @@ def _wait_until_open(pid: int, name: str) -> None:
                 continue
         time.sleep(0.02)
     raise AssertionError("the file was never opened")
+
+
+def test_an_export_does_not_overwrite_its_manifest(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, link = tmp_path / "m.json", tmp_path / "link.json"
+    write_manifest(Manifest((Component(Group.MODEL, "served_name", "said", value="m"),)), path)
+    link.symlink_to(path)
+    before = path.read_bytes()
+    assert "would overwrite the manifest" in refused(capsys, "manifest", "export", str(path), "--out", str(link))
+    assert path.read_bytes() == before

@@ -203,3 +203,12 @@ def test_a_manifest_made_wrong_under_a_right_digest_is_refused(tmp_path: Path, e
 def test_a_missing_manifest_is_named(tmp_path: Path) -> None:
     with pytest.raises(ManifestError, match="no such file"):
         read_manifest(tmp_path / "gone.json")
+
+
+def test_a_key_that_is_there_twice_is_refused_whichever_a_reader_would_take(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    write_manifest(Manifest(()), path)
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace("{", '{"components": [{"group": "model"}],', 1), encoding="utf-8")
+    with pytest.raises(ManifestError, match="a key of it is there twice"):
+        read_manifest(path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -76,6 +77,8 @@ def _diff(options: argparse.Namespace) -> int:
 
 def _export(options: argparse.Namespace) -> int:
     out = None if options.out is None else require_writable_place(options.out, "export")
+    if out is not None and os.path.realpath(out) == os.path.realpath(options.file):
+        raise RequestError("the export would overwrite the manifest; give another file")
     found = export_manifest(read_manifest(Path(options.file)), ExportFormat(options.format))
     if out is None:
         print_json(found)

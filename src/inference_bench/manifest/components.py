@@ -85,6 +85,8 @@ class Component:
     def __post_init__(self) -> None:
         for name in ("name", "source", "value"):
             object.__setattr__(self, name, _canonical(getattr(self, name)))
+        if self.num_bytes is not None and not 0 <= self.num_bytes <= LARGEST_NUMBER:
+            object.__setattr__(self, "num_bytes", None)  # no file is as large: a broken or hostile source says so
 
     @property
     def key(self) -> tuple[Group, str]:

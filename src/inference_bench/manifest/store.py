@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -86,11 +87,21 @@ def _object_in(file: Path, where: str) -> dict[str, Any]:
     if len(content) > _MAX_BYTES:
         raise ManifestError(f"{where} is larger than {_MAX_BYTES // MEBI} MiB; no manifest is")
     try:
-        found = strict_json(content)
+        found = strict_json(content, partial(_once, where))
+    except ManifestError:
+        raise
     except (ValueError, RecursionError):
         raise ManifestError(f"{where} is not a manifest: it is not JSON") from None
     if not isinstance(found, dict):
         raise ManifestError(f"{where} is not a manifest: it is not a JSON object")
+    return found
+
+
+def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object whose keys differ: readers of JSON take the first or the last of two, and so would see another content."""
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ManifestError(f"{where} is not a manifest: a key of it is there twice")
     return found
 
 
