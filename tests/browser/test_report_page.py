@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -38,7 +37,6 @@ NUM_CHARTS = {
     **{"schedulers": 4, "sweep": 1, "hostile study": 2, "capacity": 2, "replay": 0, "log": 2},
     **{"plan": 1, "machines": 1, "hostile plan": 1},
 }
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 # How far letters reach out of their drawing, how small they get on the screen, and which drawings show at all.
 LOOK_AT_DRAWINGS = """() => [...document.querySelectorAll('figure svg')]
   .filter(drawing => drawing.getBoundingClientRect().width > 0)
@@ -63,20 +61,6 @@ def source(name: str) -> str:
     return verify_html(VERIFIED[name](), svg) if name in VERIFIED else sample(name).page(svg)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        try:
-            yield running
-        finally:
-            running.close()
-
-
 class Opened:
     """A report opened from a file, with every complaint of the browser and every request that it makes."""
 
@@ -92,7 +76,7 @@ class Opened:
 
 
 @pytest.fixture(scope="module")
-def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
+def opened(chrome: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Opened]:
     """Each report, opened once."""
     folder = tmp_path_factory.mktemp("reports")
 
@@ -100,7 +84,7 @@ def opened(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[
     def start(name: str) -> Opened:
         path = folder / f"{name}.html"
         path.write_text(source(name), encoding="utf-8")
-        return Opened(browser, path)
+        return Opened(chrome, path)
 
     return start
 
@@ -238,14 +222,14 @@ def test_what_is_folded_on_the_screen_is_printed(open_page: Callable[..., Any]) 
     assert min(heights) > 40
 
 
-def test_a_notebook_cell_keeps_the_page_to_itself(browser: Any, tmp_path: Path) -> None:
+def test_a_notebook_cell_keeps_the_page_to_itself(chrome: Any, tmp_path: Path) -> None:
     from inference_bench.notebook import show
 
     cell = tmp_path / "cell.html"
     cell.write_text(
         f"<style>p {{ color: red }}</style><p>cell</p>{show(hostile_loop())._repr_html_()}", encoding="utf-8"
     )
-    shown = Opened(browser, cell)
+    shown = Opened(chrome, cell)
     frame = shown.page.frames[1]
     assert frame.url == "about:srcdoc"
     assert shown.page.evaluate("() => getComputedStyle(document.querySelector('p')).color") == "rgb(255, 0, 0)"

@@ -14,7 +14,7 @@ import pytest
 from engines.test_process import wait_until_gone
 from inference_bench.engines import keeper
 from inference_bench.engines.attach import attach
-from inference_bench.engines.start import EngineSettings, start_engine
+from inference_bench.engines.start import start_engine
 from inference_bench.engines.startup import StartedServer
 from inference_bench.facts.load import load_model
 from inference_bench.measure.http1 import RunClock
@@ -24,7 +24,7 @@ from inference_bench.measure.server_metrics_watch import PageFetcher
 from inference_bench.measure.target import Endpoint, Target
 from inference_bench.records import RequestRecord, RequestStatus
 from inference_bench.verify.memory import memory_rows
-from real.vllm_model import ONLY_WHERE_IT_IS, model_folder
+from real.vllm_model import ONLY_WHERE_IT_IS, SETTINGS, model_folder
 
 pytestmark = ONLY_WHERE_IT_IS
 
@@ -39,9 +39,8 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedServer]:
-    settings = EngineSettings(context_tokens=2048, num_slots=8, dtype="float32")
     log_path = tmp_path_factory.mktemp("vllm") / "engine.log"
-    with start_engine("vllm", folder, settings, log_path=log_path) as running:
+    with start_engine("vllm", folder, SETTINGS, log_path=log_path) as running:
         pids = keeper.descendants(running.pid)
         yield running
     assert all(map(wait_until_gone, (running.pid, *pids)))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from inference_bench.engines.start import EngineSettings, start_engine
+from inference_bench.engines.start import start_engine
 from inference_bench.engines.startup import StartedServer
 from inference_bench.manifest.check import check_manifest
 from inference_bench.manifest.components import Group
@@ -25,7 +25,7 @@ from inference_bench.operate.watch.flow import Watch
 from inference_bench.operate.watch.observer import WatchOptions
 from inference_bench.operate.watch.states import Alive, Ready, Room
 from inference_bench.operate.watch.targets import watched
-from real.vllm_model import ONLY_WHERE_IT_IS, model_folder
+from real.vllm_model import ONLY_WHERE_IT_IS, SETTINGS, model_folder
 
 pytestmark = ONLY_WHERE_IT_IS
 
@@ -37,8 +37,7 @@ def folder() -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[StartedServer]:
-    settings = EngineSettings(context_tokens=2048, num_slots=8, dtype="float32")
-    with start_engine("vllm", folder, settings, log_path=tmp_path_factory.mktemp("vllm") / "engine.log") as running:
+    with start_engine("vllm", folder, SETTINGS, log_path=tmp_path_factory.mktemp("vllm") / "engine.log") as running:
         yield running
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from inference_bench.convert.cached import kept_conversion
 from inference_bench.engines.embedded_model import ensure_embedded_model
+from inference_bench.engines.start import EngineSettings
 from inference_bench.engines.vllm import VENV_VARIABLE
 
 ONLY_WHERE_IT_IS = [
@@ -19,6 +20,9 @@ ONLY_WHERE_IT_IS = [
         reason=f"{VENV_VARIABLE} names no environment with vLLM; make test-vllm makes one and names it",
     ),
 ]
+
+
+SETTINGS = EngineSettings(context_tokens=2048, num_slots=8, dtype="float32")
 
 
 def model_folder() -> Path:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +15,6 @@ from inference_bench.report.report_html import Provenance
 LONG = "the server answered with HTTP 400 and a message of its own that goes on for longer than a column is wide"
 TO_DO = "put a gateway or a key in front of the address, and ask again with stream_options.include_usage set"
 MADE = Provenance("check", "check http://127.0.0.1:1", "2026-11-30 00:00:00 UTC", {})
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 HIDDEN = "() => [...document.querySelectorAll('.scroll')].map(box => box.scrollWidth - box.clientWidth)"
 ENDS = """() => [...document.querySelectorAll('table')].map(table =>
   Object.fromEntries([...table.querySelectorAll('thead th')].map(
@@ -51,27 +48,13 @@ def test_the_answer_stands_beside_the_question_and_the_id_comes_last(page_source
     assert '<table class="few wraps">' in page_source
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    executable = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if executable is None:
-        pytest.skip("no Chromium on this machine")
-    with sync_api.sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=executable, args=FLAGS)
-        try:
-            yield running
-        finally:
-            running.close()
-
-
 @pytest.mark.browser
 def test_on_a_screen_no_column_is_hidden_and_on_a_telephone_none_but_the_id(
-    browser: Any, page_source: str, tmp_path: Path
+    chrome: Any, page_source: str, tmp_path: Path
 ) -> None:
     file = tmp_path / "page.html"
     file.write_text(page_source, encoding="utf-8")
-    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page = chrome.new_page(viewport={"width": 1280, "height": 900})
     page.goto(file.as_uri())
     assert page.evaluate(HIDDEN) == [0, 0]
     page.set_viewport_size({"width": 400, "height": 900})
