@@ -54,7 +54,10 @@ def test_durations_print_in_the_unit_that_suits_them(value: float | None, expect
     assert units.format_seconds(value) == expected
 
 
-@pytest.mark.parametrize("text", ["", "abc", "1.5.2", "12 XB", "-1", "1e400", "nan", "inf", "0.5", "5 GB extra", "½"])
+@pytest.mark.parametrize(
+    "text",
+    ["", "abc", "1.5.2", "12 XB", "-1", "1e400", "nan", "inf", "0.5", "5 GB extra", "½", "١", "1,٠٠٠", "1\n", "\v1"],
+)
 def test_text_that_is_no_amount_is_refused_in_one_line(text: str) -> None:
     with pytest.raises(QuantityError) as caught:
         units.parse_bytes(text, "size")
@@ -68,7 +71,7 @@ def test_durations_are_read_in_every_unit(text: str, seconds: float) -> None:
     assert units.parse_seconds(text) == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("text", ["3 fortnights", "-1s", "s", "MB"])
+@pytest.mark.parametrize("text", ["3 fortnights", "-1s", "s", "MB", "١s", "1s\n"])
 def test_a_duration_in_no_known_unit_is_refused(text: str) -> None:
     with pytest.raises(QuantityError):
         units.parse_seconds(text)
@@ -120,3 +123,26 @@ def test_a_share_has_one_percent_sign_behind_its_number(text: str) -> None:
 
 def test_a_percentage_may_have_spaces() -> None:
     assert units.parse_fraction(" 25 % ") == 0.25
+
+
+def test_a_share_is_of_plain_digits_on_one_line() -> None:
+    for text in ("٢٥%", "25%\n"):
+        with pytest.raises(QuantityError):
+            units.parse_fraction(text)
+
+
+def test_a_size_may_have_the_spaces_of_a_page_it_was_copied_from() -> None:
+    assert units.parse_bytes("24\N{NO-BREAK SPACE}GB") == 24 * units.GIGA
+
+
+@pytest.mark.parametrize(
+    "value",
+    [10**400, -(10**400), 1e300, float("nan"), float("inf"), True, "1", None, [1]],
+    ids=lambda value: repr(value)[:9],
+)
+def test_what_is_no_quantity_in_somebody_s_json_is_no_number(value: object) -> None:
+    assert units.plain_number(value) is None
+
+
+def test_a_number_in_somebody_s_json_is_itself() -> None:
+    assert [units.plain_number(value) for value in (3, -0.5, 10**20, 0)] == [3.0, -0.5, 1e20, 0.0]

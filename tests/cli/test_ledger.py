@@ -117,6 +117,31 @@ def test_an_address_is_no_place_of_records(capsys: pytest.CaptureFixture[str]) -
     assert "is not there" in refused(capsys, "ledger", "http://127.0.0.1:1")
 
 
+def test_a_file_without_one_line_is_no_place_of_records(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    (tmp_path / "junk").write_text("junk")
+    assert "neither a run folder nor a recorder's file" in refused(capsys, "ledger", str(tmp_path / "junk"))
+
+
+def test_a_figure_over_next_to_no_hours_is_null_and_not_available(
+    capsys: pytest.CaptureFixture[str], folder: Path
+) -> None:
+    options = ("--usd-per-hour", "2", "--hours", "1e-320")
+    assert run_json(capsys, "ledger", str(folder), *options)["paid"]["mean_in_flight"] is None
+    assert main(["ledger", str(folder), *options]) == 0
+    assert "inf" not in capsys.readouterr().out.split()
+
+
+def test_a_name_that_is_no_text_costs_its_line_and_not_the_export(
+    capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("duckdb")
+    (file,) = folder.glob("*.jsonl")
+    file.write_text(file.read_text().replace('"chat"', '"\\ud800"'))
+    rows = tmp_path / "rows.duckdb"
+    assert main(["ledger", str(folder), "--export", str(rows)]) == 0
+    assert "1 line is no record and left out" in capsys.readouterr().out
+
+
 def test_an_interrupted_export_leaves_nothing(
     capsys: pytest.CaptureFixture[str], folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

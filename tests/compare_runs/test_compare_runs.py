@@ -8,6 +8,7 @@ import pytest
 from compare_runs.sample import COUNT, TIMES_S, load_run, point, record, verify_run, workload
 from inference_bench.compare_runs.differences import Better, Difference, differences, point_difference
 from inference_bench.compare_runs.flow import compare_runs
+from inference_bench.compare_runs.side import read_side
 from inference_bench.errors import RequestError, RunFolderError
 from inference_bench.records import RequestStatus
 from inference_bench.stats import Interval
@@ -183,6 +184,7 @@ def test_a_run_that_was_cut_short_is_compared_and_said_to_be(tmp_path: Path) -> 
         {"points": 7, "machine": [], "engine": "x", "model": None},
         {"points": [{}, 3, {"phase": "decode", "measured_s": "x"}]},
         {"points": [point(0.01, measured_s=-1), {**point(0.01), "batch": "1"}, point(0.01, flops=0)]},
+        {"points": [point(0.01, measured_s=10**400)], "machine": {"bandwidth_bytes_per_s": 10**400}},
     ],
 )
 def test_a_result_that_somebody_broke_gives_what_is_left(tmp_path: Path, broken: dict[str, object]) -> None:
@@ -199,3 +201,18 @@ def test_a_change_of_nothing_measured_is_no_value() -> None:
     each = Difference("ttft_p50_s", None, 0.1, Interval(-0.1, 0.1, 0.95), (0, 3))
     assert each.change is None
     assert each.is_improvement is None
+
+
+@pytest.mark.parametrize(
+    ("place", "name"), [("output_tokens", "mean"), ("prompt_tokens", "mean"), ("arrival", "nominal_rate")]
+)
+def test_a_number_of_400_digits_in_what_was_asked_is_as_if_it_were_not_kept(
+    tmp_path: Path, place: str, name: str
+) -> None:
+    first, second = (load_run(tmp_path, name, lambda index: 0.1 + index / 1000) for name in "ab")
+    meta = json.loads((second / "meta.json").read_text())
+    meta["asked"]["measure"][place][name] = 10**400
+    (second / "meta.json").write_text(json.dumps(meta))
+    assert read_side(first).asked.keys() == {"measure"}
+    assert read_side(second).asked == {}
+    compare_runs(first, second)

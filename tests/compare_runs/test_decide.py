@@ -223,7 +223,7 @@ def test_answers_that_are_cut_at_their_limit_more_often_are_seen(baseline: Path,
 
 
 def suite(ends: str, digest: str = "ab" * 32) -> SuiteOutcome:
-    names = {"r": SuiteEnd.RIGHT, "w": SuiteEnd.WRONG, "f": SuiteEnd.FAILED}
+    names = {"r": SuiteEnd.RIGHT, "w": SuiteEnd.WRONG, "f": SuiteEnd.FAILED, "n": SuiteEnd.NOT_ASKED}
     return SuiteOutcome(
         "s", digest, "m", "completions", tuple(SuiteAnswer(names[end], f"{ord(end):08x}") for end in ends)
     )
@@ -238,6 +238,8 @@ def suite(ends: str, digest: str = "ab" * 32) -> SuiteOutcome:
         (suite("rrw"), suite("rww"), 1, Outcome.KEPT, 1),
         (suite("rrw"), suite("rrw", "cd" * 32), 0, Outcome.UNTOLD, None),
         (suite("rrw"), None, 0, Outcome.UNTOLD, None),
+        (suite("rrw"), suite("rrn"), 0, Outcome.UNTOLD, None),  # a suite that was interrupted says nothing of the whole
+        (suite("rnn"), suite("rrw"), 0, Outcome.UNTOLD, None),
         (None, None, 0, Outcome.NOT_MEASURED, None),
     ],
 )

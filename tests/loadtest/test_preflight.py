@@ -18,6 +18,7 @@ import pytest
 
 from inference_bench.errors import InferenceBenchError, RequestError, ServerError
 from inference_bench.loadtest.preflight import explain, listing, preflight
+from inference_bench.loadtest.preflight_probe import Unanswered, ask
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 
 KEY = "sk-a-secret-of-tests"
@@ -300,3 +301,20 @@ def test_a_model_whose_name_repeats_the_key_is_passed_over() -> None:
         with pytest.raises(InferenceBenchError) as refused:
             preflight(Target(url, "other", api_key=ApiKey(KEY)))
         assert KEY not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+def test_a_reply_without_an_end_is_waited_for_no_longer_than_any_other(kind: str) -> None:
+    endless = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nConnection: close\r\n\r\n"
+    with listening(endless.encode()) as url:
+        began_s = time.monotonic()
+        with pytest.raises(Unanswered, match=r"did not answer within 0\.5 s"):
+            ask(Target(url), "POST", "/v1/completions", 0.5)
+        assert "did not answer" in str(explain(Target(url), 0.5))
+        assert time.monotonic() - began_s < 5
+
+
+def test_a_chunk_of_a_size_below_0_is_no_http() -> None:
+    chunk = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n"
+    with listening(chunk) as url:
+        assert "does not speak HTTP" in said_of(Target(url), 1.0)

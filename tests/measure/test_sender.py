@@ -22,6 +22,7 @@ from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
 from inference_bench.units import KIBI, MEBI
 
+from .raw_server import raw_server
 from .truth_server import Request, TruthServer
 
 QUICK = Timeouts(connect_s=5.0, idle_s=5.0, total_s=10.0)
@@ -401,3 +402,12 @@ def test_a_large_prompt_and_a_large_reply_arrive_whole(server: TruthServer) -> N
     assert record.status is RequestStatus.COMPLETED
     assert len(record.chunk_times_s) == 5000
     assert server.of("at_once")[-1].prompt == prompt
+
+
+def test_a_reply_in_a_coding_that_nobody_asked_for_is_said_to_be_that() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 2\r\n\r\n{}"
+    with (
+        raw_server([(0, head)]) as server,
+        pytest.raises(StreamError, match="encoded as gzip, which was not asked for"),
+    ):
+        post_json(Target(server.url), "/tokenize", {}, SHORT)

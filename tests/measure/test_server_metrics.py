@@ -170,3 +170,15 @@ def test_what_a_server_does_not_say_takes_no_room() -> None:
     assert sample_to_json("llama.cpp", replace(RUN[0], prefix_asked_tokens=None)) == (
         '{"server":"llama.cpp","at_s":0.0,"took_s":0.1,"running":0,"waiting":0,"output_tokens_total":100,"prefix_hit_tokens":50}'
     )
+
+
+def test_two_engines_that_say_what_no_server_can_mean_say_nothing() -> None:
+    lines = "".join(f'vllm:num_requests_waiting{{engine="{engine}"}} 1e308\n' for engine in (0, 1))
+    read = read_page(f"{lines}vllm:num_requests_running 1\n", 0.0, 0.0)
+    assert read == ("vLLM", ServerSample(0.0, 0.0, running=1))
+
+
+@pytest.mark.parametrize("value", ["1e308", "1" + "0" * 400, "-1e19"])
+def test_a_kept_value_that_no_server_can_mean_is_refused(value: str) -> None:
+    with pytest.raises(ValueError, match="waiting"):
+        sample_from_json(f'{{"server":"vLLM","at_s":1,"took_s":1,"waiting":{value}}}')

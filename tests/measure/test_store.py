@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from inference_bench.errors import MeasurementError, RunFolderError, StorageError
+from inference_bench.measure.journal_fields import values_from_json
 from inference_bench.measure.journal_read import NEVER_ENDED
 from inference_bench.measure.store import RunFolder, read_progress, read_records, record_from_json, record_to_json
 from inference_bench.origin import Origin
@@ -84,6 +85,17 @@ def test_a_record_of_a_version_without_tokens_of_chunks_is_read(run: RunFolder) 
     assert record_from_json(line.replace(',"chunk_tokens":[1,1]', "")) == RECORD
     with pytest.raises(ValueError, match="its fields"):
         record_from_json(line.replace('"planned_s":0.125,', ""))
+
+
+def test_a_number_of_400_digits_in_a_line_is_refused() -> None:
+    line = record_to_json(replace(RECORD, server_timings=ServerTimings(prefill_s=0.5)))
+    assert '"prefill_s":0.5' in line
+    with pytest.raises(ValueError, match="prefill_s"):
+        record_from_json(line.replace('"prefill_s":0.5', f'"prefill_s":1{"0" * 400}'))
+    with pytest.raises(ValueError, match="prompt_tokens"):
+        record_from_json(line.replace('"prompt_tokens":12', f'"prompt_tokens":1{"0" * 400}'))
+    with pytest.raises(ValueError, match="prompt_tokens"):
+        values_from_json(b'{"prompt_tokens":1%s}' % (b"0" * 400))
 
 
 def test_records_come_back_in_the_order_they_were_written(run: RunFolder) -> None:

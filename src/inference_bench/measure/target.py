@@ -9,7 +9,6 @@ Read next by: http1, sender, load.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import ip_address
@@ -19,6 +18,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from inference_bench.errors import RequestError
+from inference_bench.measure.echoes import first_place, without_quote
 from inference_bench.measure.payload_fields import strict_json
 from inference_bench.measure.prompt_sources import read_text
 from inference_bench.measure.target_body import CONTINUOUS_USAGE, Wanted, chunk_count_fields, make_body
@@ -29,14 +29,12 @@ from inference_bench.measure.target_body import Said as Said
 from inference_bench.measure.target_headers import ApiKey as ApiKey
 from inference_bench.measure.target_headers import SecretHeaders as SecretHeaders
 from inference_bench.measure.target_headers import parse_header as parse_header
-from inference_bench.units import MEBI
+from inference_bench.units import KIBI, MEBI
 
 MAX_EXTRA_BYTES: Final = MEBI
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
-_QUOTE_CHARS: Final = 24
-_QUOTE_LETTERS: Final = 16
-_NO_LETTER: Final = re.compile(r"[\W_]+")
+_MOST_SAID_CHARS: Final = 4 * KIBI  # of a server's message
 _SHOWN_CHARS: Final = 80
 _IGNORE_EOS: Final = "ignore_eos"
 # how a URL that names a whole route ends; longest first
@@ -189,11 +187,23 @@ class Target:
         ).encode()
 
     def hide_secrets(self, text: str, prompt: str = "") -> str:
-        """A server's message without key or headers, and cut where it begins to quote the prompt."""
+        """A server's message without key or headers, and cut where it begins to quote the prompt.
+
+        Where:    a message that holds a key in another form, as in base64 or with escapes, is cut there; an overlong one is cut
+        """
+        hidden = self._hide_keys(text if len(text) <= _MOST_SAID_CHARS else f"{text[:_MOST_SAID_CHARS]}…")
+        begin = first_place(hidden, self._key_begin)
+        return without_quote(hidden if begin is None else f"{hidden[:begin]}[key]", prompt)
+
+    def _hide_keys(self, text: str) -> str:
         hidden = text if self.api_key is None else self.api_key.hide_in(text)
-        if isinstance(self.extra_headers, SecretHeaders):
-            hidden = self.extra_headers.hide_in(hidden)
-        return _without_quote(hidden, prompt)
+        return self.extra_headers.hide_in(hidden) if isinstance(self.extra_headers, SecretHeaders) else hidden
+
+    def _key_begin(self, text: str) -> int | None:
+        """Where a key stands in a text that was decoded."""
+        hidden = self._hide_keys(text)
+        same = zip(text, hidden, strict=False)
+        return None if hidden == text else next((at for at, (one, other) in enumerate(same) if one != other), None)
 
     @property
     def _usage_fields(self) -> tuple[str, ...]:
@@ -205,24 +215,6 @@ class Target:
             return ()
         in_options = (CONTINUOUS_USAGE,) if self._usage_fields else ()
         return (*in_options, *chunk_count_fields(self.endpoint, self.asks_usage))
-
-
-def _without_quote(text: str, prompt: str) -> str:
-    """The text, cut where it begins to quote the prompt, also in other case or with other marks between its letters."""
-    letters = [(place, letter) for place, char in enumerate(text) for letter in char.casefold() if letter.isalnum()]
-    begin = _quote_begin(
-        "".join(letter for _, letter in letters), _NO_LETTER.sub("", prompt).casefold(), _QUOTE_LETTERS
-    )
-    begins = [letters[begin][0]] if begin is not None else []
-    begin = _quote_begin(text, " ".join(prompt.split()), _QUOTE_CHARS)
-    begins += [begin] if begin is not None else []
-    return f"{text[: min(begins)]}[prompt]" if begins else text
-
-
-def _quote_begin(text: str, said: str, most_chars: int) -> int | None:
-    num_chars = min(most_chars, len(said))
-    starts = range(len(text) - num_chars + 1 if said else 0)
-    return next((start for start in starts if text[start : start + num_chars] in said), None)
 
 
 def parse_extra_body(text: str) -> dict[str, object]:

@@ -8,6 +8,7 @@ Read next by: ledger_report, ledger_json.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Final
 
@@ -136,10 +137,13 @@ def reading(ledger: Ledger) -> Iterator[str]:
         )
 
 
-def _cheaper(own: float | None, hosted: float) -> str:
-    if own is None or own <= 0 or hosted <= 0:
+def _cheaper(own: float | None, hosted: float | None) -> str:
+    if own is None or own <= 0 or hosted is None or hosted <= 0:
         return ""
-    factor = format_number(max(own / hosted, hosted / own))
+    ratio = max(own / hosted, hosted / own)
+    if not math.isfinite(ratio):
+        return ""
+    factor = format_number(ratio)
     return f": hosted is {factor} times {'cheaper' if own > hosted else 'dearer'} at this utilisation"
 
 
@@ -294,4 +298,4 @@ def _group_table(by: By, groups: tuple[Group, ...], *, has_money: bool) -> Table
 
 
 def _thousand(usd: float | None) -> float | None:
-    return None if usd is None else usd * KILO
+    return None if usd is None or not math.isfinite(usd * KILO) else usd * KILO

@@ -29,6 +29,7 @@ from operate.client.world import (
     ask,
     elapsed,
     event,
+    refuses,
     run,
     says,
     token,
@@ -322,6 +323,22 @@ def test_a_recorder_that_fails_costs_nobody_an_answer_and_is_counted() -> None:
         done = await client.complete(ask())
         assert done.text == "one two three"
         assert (client.num_unrecorded, client.recorder_error) == (1, "OSError")
+
+    run(work())
+
+
+def test_a_listener_to_breakers_that_fails_costs_nobody_an_answer_and_is_counted() -> None:
+    def broken(_name: str, _state: BreakerState) -> None:
+        raise LookupError("no such metric")
+
+    async def work() -> None:
+        world = World({"a": [refuses(500)], "b": [WELL]})
+        policy = Policy(breaker=BreakerPolicy(least_failures=1))
+        client = world.client(policy, on_breaker=broken)
+        done = await client.complete(ask())
+        assert done.text == "one two three"
+        assert client.breakers["a"] is BreakerState.OPEN
+        assert (client.num_untold, client.breaker_error) == (1, "LookupError")
 
     run(work())
 

@@ -153,3 +153,22 @@ def test_the_bars_go_from_what_was_paid_for_to_what_was_of_use(tmp_path: Path, w
 def test_without_output_tokens_nothing_is_drawn(tmp_path: Path) -> None:
     write_lines(tmp_path / "ledger-a.jsonl", HEAD)
     assert ledger_chart(kept(tmp_path)) is None
+
+
+NEXT_TO_NOTHING = [
+    Prices(usd_per_hour=2.0, hours=1e-320),
+    Prices(usd_per_hour=1e308, devices=1_000, hours=1e308, capacity_tokens_per_s=1e308),
+    Prices(usd_per_hour=1e308, hours=1.0, hosted=HostedPrices(1e308, 1e308)),
+    Prices(usd_per_hour=1e308, hours=1.0, hosted=HostedPrices(1e-320, 1e-320)),
+    Prices(usd_per_hour=1e-320, hours=1e300, capacity_tokens_per_s=1e-320, hosted=HostedPrices(1.0, 1e300)),
+    Prices(usd_per_hour=1.7e308, hours=1.0),
+]
+
+
+@pytest.mark.parametrize("prices", NEXT_TO_NOTHING)
+def test_a_figure_that_is_more_than_a_number_can_be_is_not_available(tmp_path: Path, prices: Prices) -> None:
+    found = kept(hour(tmp_path), prices=prices)
+    assert json.loads(json.dumps(ledger_json(found), allow_nan=False))["requests"]["sent"] == 2
+    words = ledger_text(found).replace(",", " ").split()
+    assert not {"inf", "-inf", "nan"} & set(words)
+    assert "n/a" in words

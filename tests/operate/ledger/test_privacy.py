@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -178,6 +180,42 @@ def test_opening_a_log_deletes_what_has_ended(tmp_path: Path) -> None:
     clock.now_s += 101
     ContentLog(tmp_path, 100, clock)
     assert list(tmp_path.iterdir()) == []
+
+
+DAY_S = 86_400.0
+
+
+def test_a_clock_that_was_ahead_for_one_write_keeps_nothing_for_longer_than_the_retention_time(tmp_path: Path) -> None:
+    clock = Clock(time.time() + 115 * DAY_S)
+    log = ContentLog(tmp_path, 10, clock)
+    log.write("id-1", Content(SECRET, SECRET))
+    clock.now_s = time.time()
+    log.write("id-2", Content("later", "later"))
+    log.close()
+    assert purge_content(tmp_path, clock).num_kept == 2  # it was written just now, as the file system knows
+    clock.now_s += 11
+    assert purge_content(tmp_path, clock).num_deleted == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_claims_to_come_from_the_future_by_more_than_the_retention_time_is_deleted(tmp_path: Path) -> None:
+    clock = Clock(time.time() + 115 * DAY_S)
+    log = ContentLog(tmp_path, 10, clock)
+    log.write("id-1", Content(SECRET, SECRET))
+    log.close()
+    (file,) = tmp_path.iterdir()
+    os.utime(file, (clock.now_s, clock.now_s))  # the clock of the machine was ahead, and the file system's with it
+    clock.now_s = time.time()
+    assert purge_content(tmp_path, clock).num_deleted == 1
+
+
+def test_a_clock_that_is_set_back_a_little_deletes_nothing(tmp_path: Path) -> None:
+    clock = Clock()
+    log = ContentLog(tmp_path, 100, clock)
+    log.write("id-1", Content("asked", "said"))
+    clock.now_s -= 90
+    log.write("id-2", Content("asked", "said"))
+    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_a_purge_leaves_files_that_are_not_the_logs_and_follows_no_link(tmp_path: Path) -> None:

@@ -46,6 +46,12 @@ BAD = [
     json.dumps(line(1, v=0)),
     json.dumps(line(1, at="yesterday")),
     "[" * 100_000,
+    json.dumps(line(1)).replace('"e2e_s": 0.5', f'"e2e_s": {"9" * 400}'),
+    json.dumps(line(1, output_tokens=0)).replace('"output_tokens": 0', f'"output_tokens": {"9" * 400}'),
+    json.dumps(line(1, began_s=1e308)),
+    json.dumps(line(1, began_s=-1e308)),
+    json.dumps(line(1, application="\ud800")),
+    json.dumps(line(1, process="p\udc00")),
 ]
 
 
@@ -121,8 +127,18 @@ def test_what_no_recorder_wrote_is_refused(tmp_path: Path) -> None:
         kept(tmp_path)
     with pytest.raises(RunFolderError, match="none of its lines is a record"):
         kept(write_lines(tmp_path / "other.txt", "a", "b"))
+    for junk in (b"junk", b"\0" * 5_000, b"x" * (3 << 20)):
+        (tmp_path / "junk").write_bytes(junk)
+        with pytest.raises(RunFolderError, match="none of its lines is a record"):
+            kept(tmp_path / "junk")
     with pytest.raises(RunFolderError, match="is not there"):
         kept(tmp_path / "nothing")
+
+
+def test_a_file_whose_first_record_was_torn_is_a_recorders_all_the_same(tmp_path: Path) -> None:
+    (tmp_path / "ledger-a.jsonl").write_text(f"{json.dumps(HEAD)}\n{json.dumps(line(1))[:50]}")
+    ledger = kept(tmp_path)
+    assert (ledger.sums.num_requests, trouble(ledger).num_torn, trouble(ledger).num_broken) == (0, 1, 0)
 
 
 MANY = """

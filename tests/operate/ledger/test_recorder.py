@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from inference_bench.errors import RequestError, StorageError
+from inference_bench.operate.ledger.content_log import Content, ContentLog
 from inference_bench.operate.ledger.recorder import Recorder
 from operate.ledger.made import entries, kept, lines, record, whole
 
@@ -217,6 +218,49 @@ def test_a_folder_that_cannot_be_made_is_said_when_the_recorder_is_made(tmp_path
 def test_a_number_that_is_none_is_left_out_of_a_line(tmp_path: Path) -> None:
     record(tmp_path, whole(1, ttft_s=float("nan")))
     assert "ttft_s" not in lines(tmp_path)[0]
+
+
+UNHOLDABLE: list[dict[str, object]] = [
+    {"request_id": None},
+    {"request_id": 7},
+    {"at": None},
+    {"e2e_s": None},
+    {"e2e_s": 1e300},
+    {"output_tokens": 1 << 53},
+    {"output_tokens": 10**5_000},
+    {"application": ["chat"]},
+    {"attempts": None},
+    {"user_success": object()},
+]
+
+
+@pytest.mark.parametrize("more", UNHOLDABLE, ids=lambda more: next(iter(more)))
+def test_an_answer_that_no_line_can_hold_is_dropped_counted_and_costs_no_other(
+    tmp_path: Path, more: dict[str, object]
+) -> None:
+    odd = whole(1, **more)
+    recorder = record(tmp_path, odd, whole(2), on_error="drop")
+    assert (recorder.num_written, recorder.num_dropped) == (1, 1)
+    assert (recorder.last_error or "").startswith("an answer holds what no record can")
+    ledger = kept(tmp_path)
+    assert ledger.sums.num_requests == 1
+    assert ledger.sources[0].trouble is not None
+    assert (ledger.sources[0].trouble.num_lost, ledger.sources[0].trouble.num_broken) == (1, 0)
+    with pytest.raises(RequestError, match="what no record can"):
+        record(tmp_path, odd)
+
+
+def test_a_time_that_is_before_the_first_year_elsewhere_is_left_out(tmp_path: Path) -> None:
+    recorder = record(tmp_path, whole(1, at="0001-01-01T00:00:00+14:00"), on_error="drop")
+    assert (recorder.num_written, recorder.num_dropped) == (1, 0)
+    assert "at" not in lines(tmp_path)[0]
+
+
+def test_content_that_is_no_text_costs_no_record(tmp_path: Path) -> None:
+    log = ContentLog(tmp_path / "content", 3600)
+    with Recorder(tmp_path / "records", on_error="drop", log_content=True, content=log) as recorder:
+        recorder(whole(1), Content(b"asked", "said"))  # type: ignore[arg-type]
+    assert (recorder.num_written, recorder.last_error) == (1, "could not record the content of a request: TypeError")
 
 
 def test_a_file_that_goes_on_after_close_is_another_one(tmp_path: Path) -> None:

@@ -7,8 +7,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from inference_bench.measure.store import RunFolder
 from inference_bench.operate.answers import AttemptEnd
+from inference_bench.operate.ledger.export import LedgerExport
+from inference_bench.operate.ledger.flow import keep_ledger
+from inference_bench.operate.ledger.money import Prices
 from inference_bench.operate.ledger.totals import By
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
@@ -121,3 +126,13 @@ def test_a_copy_of_a_run_is_counted_once_and_the_same_ids_in_another_run_are_not
 def test_runs_and_recorders_are_one_account(tmp_path: Path) -> None:
     record(tmp_path / "records", whole(1))
     assert kept(tmp_path / "records", run_of(tmp_path, request(1))).sums.output_tokens == 103
+
+
+def test_half_a_letter_in_a_run_is_exported_as_a_mark(tmp_path: Path) -> None:
+    duckdb = pytest.importorskip("duckdb")
+    run = run_of(tmp_path, request(1, request_id="id-\ud800"))
+    export = LedgerExport(tmp_path / "out.duckdb")
+    keep_ledger([run], Prices(), sinks=(export,))
+    export.finish()
+    with duckdb.connect(str(tmp_path / "out.duckdb"), read_only=True) as found:
+        assert found.execute("select request_id from requests").fetchall() == [("id-?",)]

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import stat
 import threading
 from collections.abc import Callable
@@ -8,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inference_bench.errors import StorageError, TraceError
-from inference_bench.operate.rollout.recorder import TraceRecorder
+from inference_bench.operate.rollout.recorder import HEADER, TraceRecorder
 from inference_bench.workload import OpenLoop
 from inference_bench.workload.traces import read_trace
 
@@ -83,24 +84,39 @@ def test_threads_lose_no_request(tmp_path: Path) -> None:
     assert len(read_trace(path)) == 800
 
 
-def test_a_full_disk_stops_the_recording_and_never_the_service(tmp_path: Path) -> None:
-    recorder = TraceRecorder(tmp_path / "t.csv", ticking(0.0, 1.0, 2.0))
+def test_a_full_disk_stops_the_recording_with_whole_rows_and_never_the_service(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = tmp_path / "t.csv", os.write
+    recorder = TraceRecorder(path, ticking(0.0, 1.0, 2.0))
     recorder.ended(recorder.arrived(), 1, 1)
 
-    class Full:
-        def write(self, _text: str) -> None:
-            raise OSError(28, "No space left on device")
+    def filling(file: int, content: bytes) -> int:
+        if bytes(content).startswith(b"1.000000"):
+            return real(file, bytes(content)[:-2])  # ends in "20,2", which reads as a row
+        raise OSError(28, "No space left on device")
 
-        def close(self) -> None:
-            raise OSError(28, "No space left on device")
-
-    recorder._file.close()  # type: ignore[union-attr]
-    recorder._file = Full()  # type: ignore[assignment]
-    recorder.ended(recorder.arrived(), 1, 1)
+    monkeypatch.setattr(os, "write", filling)
+    recorder.ended(recorder.arrived(), 20, 20)
+    monkeypatch.undo()
     recorder.ended(recorder.arrived(), 1, 1)
     assert recorder.trouble == "no space left on device"
     assert recorder.num_written == 1
     recorder.close()
+    assert path.read_text() == f"{HEADER}0.000000,1,1\n"
+
+
+@pytest.mark.parametrize("tokens", ["5", 1.5, True, float("nan"), [5]])
+def test_a_count_that_is_no_whole_number_is_left_out_said_and_never_raised(tmp_path: Path, tokens: object) -> None:
+    path = tmp_path / "t.csv"
+    with TraceRecorder(path, ticking(0.0, 1.0, 2.0)) as recorder:
+        recorder.ended(recorder.arrived(), tokens, 3)  # type: ignore[arg-type]
+        recorder.ended(recorder.arrived(), 3, tokens)  # type: ignore[arg-type]
+        recorder.ended(recorder.arrived(), 3, 4)
+        recorder.ended([], 3, 4)  # type: ignore[arg-type]
+    assert (recorder.num_written, recorder.num_dropped) == (1, 2)
+    assert recorder.trouble == "a number of tokens was no whole number"
+    assert list(read_trace(path).requests.output_tokens) == [4]
 
 
 def test_a_recording_never_takes_the_place_of_another(tmp_path: Path) -> None:

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from inference_bench.errors import MeasurementError, RequestError, RunFolderError
+from inference_bench.errors import MeasurementError, RequestError, RunFolderError, StorageError
 from inference_bench.measure.store import RunFolder
 from inference_bench.operate.rollout.suite import SuiteRequest, ask_suite
 from inference_bench.operate.rollout.suite_file import read_suite
@@ -69,6 +70,7 @@ def test_a_broken_stream_is_no_wrong_answer_but_none(
         ("[1]", "is not a JSON object"),
         (f'{{"prompt": "{SECRET}"}}', "has no expected"),
         (f'{{"prompt": "{SECRET}", "expected": 4}}', "has no expected"),
+        (f'{{"prompt": "a", "prompt": "{SECRET}", "expected": "4"}}', "line 2 .* the field 'prompt' twice"),
         (f'{{"prompt": "{SECRET}", "expected": "4", "max_tokens": 0}}', "max_tokens"),
         (f'{{"prompt": "{SECRET}", "expected": "4", "seed": 0}}', "a field 'seed'"),
     ],
@@ -110,3 +112,37 @@ def test_an_outcome_that_somebody_broke_is_refused(tmp_path: Path, broken: dict[
     (tmp_path / SUITE_FILE).write_text(json.dumps({**whole, **broken}))
     with pytest.raises(RunFolderError, match="no outcome of a suite"):
         read_outcome(tmp_path)
+
+
+def questions(path: Path, count: int) -> Path:
+    return write(path, *({"prompt": f"zebra {number}", "expected": "a", "max_tokens": 1} for number in range(count)))
+
+
+def test_what_was_answered_before_an_interruption_is_kept_and_the_rest_said_to_be_missing(
+    server: TruthServer, tmp_path: Path
+) -> None:
+    suite = read_suite(questions(tmp_path / "s.jsonl", 5))
+
+    def stop_at_the_second(text: str) -> None:
+        if " 2 of 5 " in text:
+            signal.raise_signal(signal.SIGINT)
+
+    found = ask_suite(SuiteRequest(server.url("at_once"), served_model="m"), suite, stop_at_the_second)
+    assert [answer.end for answer in found.answers] == [SuiteEnd.RIGHT] * 2 + [SuiteEnd.NOT_ASKED] * 3
+    assert (found.is_interrupted, found.num_not_asked, found.num_failed) == (True, 3, 0)
+    kept = RunFolder.create(tmp_path, "suite").path
+    said = json.loads(write_outcome(kept, found).read_text())
+    assert (said["is_interrupted"], said["num_not_asked"], said["num_items"]) == (True, 3, 5)
+    assert read_outcome(kept) == found
+
+
+def test_nothing_is_asked_where_the_answers_could_not_be_kept(server: TruthServer, tmp_path: Path) -> None:
+    suite = read_suite(questions(tmp_path / "s.jsonl", 2))
+
+    def full() -> None:
+        raise StorageError("no space left")
+
+    before = len(server.requests)
+    with pytest.raises(StorageError, match="no space left"):
+        ask_suite(SuiteRequest(server.url("at_once"), served_model="m"), suite, ready=full)
+    assert not any("zebra" in str(each.body) for each in server.requests[before:])

@@ -11,6 +11,7 @@ import pytest
 
 from inference_bench.errors import RequestError, StorageError
 from inference_bench.measure.prometheus_text import Series, parse_prometheus
+from inference_bench.operate.watch import exporter as module
 from inference_bench.operate.watch.exporter import EXPORTED, Exporter
 from inference_bench.operate.watch.states import Round
 from operate.watch.made import DOWN, UNSURE, WELL, a_round, named
@@ -103,3 +104,12 @@ def test_it_listens_on_the_loopback_interface_only_and_gives_the_port_back() -> 
 def test_a_number_that_is_no_port_is_refused(port: int) -> None:
     with pytest.raises(RequestError, match="between 0, a free one, and 65535"):
         Exporter(port)
+
+
+def test_a_connection_on_which_nothing_comes_is_closed_without_a_word(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(module, "_MOST_IDLE_S", 0.1)
+    with Exporter() as exporter, socket.create_connection(("127.0.0.1", exporter.port), timeout=5) as idle:
+        assert idle.recv(1) == b""
+    assert capfd.readouterr() == ("", "")

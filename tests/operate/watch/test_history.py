@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from inference_bench.operate.watch.history import History
@@ -90,3 +92,21 @@ def test_without_limits_headroom_is_unknown() -> None:
     found = history.figures(0, None, None)
     assert found is not None
     assert (found.cache_headroom_tokens, found.free_requests) == (None, None)
+
+
+def test_values_beyond_everything_leave_the_figures_that_they_are_not_in() -> None:
+    history = History(60)
+    for at_s, sign in enumerate((1, -1, 1)):
+        history.add(page(at_s, running=2, waiting=1e308, tokens=sign * 1e308, cache=0.5))
+    found = figures(history, 3)
+    assert (found.running, found.cache_used_fraction) == (2, 0.5)
+    assert (found.waiting, found.queue_growth_per_s, found.output_tokens_per_s) == (None, None, None)
+
+
+def test_the_largest_values_that_are_read_have_finite_figures() -> None:
+    history = History(60)
+    for at_s, waiting in enumerate((1e18, 0.0, 1e18)):
+        history.add(page(at_s * 0.001, waiting=waiting, tokens=at_s * 1e17, preemptions=at_s * 1e17))
+    found = figures(history, 1)
+    values = (found.queue_growth_per_s, found.output_tokens_per_s, found.preemptions_per_s)
+    assert all(value is not None and math.isfinite(value) for value in values)

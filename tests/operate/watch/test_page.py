@@ -79,3 +79,15 @@ def test_prompts_that_are_computed_are_no_tokens_that_came_out() -> None:
 def test_the_models_are_those_of_the_labels_each_once() -> None:
     assert read_metrics(vllm_page(model="a"), 0.0, 0.0).models == ("a",)
     assert read_metrics(LLAMA_CPP, 0.0, 0.0).models == ()
+
+
+@pytest.mark.parametrize("value", ["1e308", "-1e308", "1.1e18", "+Inf", "NaN"])
+def test_a_value_that_no_server_can_mean_is_not_known(value: str) -> None:
+    for name in ("vllm:num_requests_waiting", "vllm:generation_tokens_total", "vllm:admission_rejections_total"):
+        lines = "".join(f'{name}{{engine="{engine}"}} {value}\n' for engine in (0, 1))
+        found = read_metrics(f"vllm:num_requests_running 3\n{lines}", 0.0, 0.0)
+        assert found.sample is not None
+        assert (found.sample.running, found.sample.waiting, found.sample.output_tokens_total) == (3, None, None)
+        assert (found.rejected, found.progress) == (None, None)
+    said = read_metrics(f"sglang:num_running_reqs 3\nsglang:max_total_num_tokens {value}\n", 0.0, 0.0)
+    assert said.cache_tokens is None

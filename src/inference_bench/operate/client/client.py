@@ -58,7 +58,8 @@ class Client:
 
     Where:    recorder gets the Answer of every request that began, however it ended. It must not raise: an error of it is counted in
               num_unrecorded and kept in recorder_error, since the caller's answer is worth more than its record.
-              on_breaker is told when an endpoint's breaker changes. clock, wall_s, backoff and dial are there to be replaced in tests
+              on_breaker is told when an endpoint's breaker changes; its errors are counted in num_untold and kept in breaker_error.
+              clock, wall_s, backoff and dial are there to be replaced in tests
     Raises:   RequestError for no endpoints, or two of one name; MissingExtraError
     """
 
@@ -75,8 +76,9 @@ class Client:
         dial: Dial = Dialer,
     ) -> None:
         self.policy = policy or Policy()
-        self.num_unrecorded = 0
+        self.num_unrecorded = self.num_untold = 0
         self.recorder_error: str | None = None
+        self.breaker_error: str | None = None
         self._recorder, self._wall_s = recorder, wall_s
         self._clock = clock or RunClock()
         self._upstreams = _check_upstreams(upstreams)
@@ -90,7 +92,14 @@ class Client:
         self._attempts = Attempts(self._lanes, self.policy, drawn, self._clock, wall_s)
 
     def _make_breaker(self, name: str, on_breaker: Callable[[str, BreakerState], None] | None) -> Breaker:
-        tell = None if on_breaker is None else lambda state: on_breaker(name, state)
+        def tell(state: BreakerState) -> None:
+            try:
+                if on_breaker is not None:
+                    on_breaker(name, state)
+            except Exception as error:
+                self.num_untold += 1
+                self.breaker_error = type(error).__name__
+
         return Breaker(self.policy.breaker, self._clock, tell)
 
     @property

@@ -6,8 +6,8 @@ Leaves out: prompts, answers, keys and addresses (docs/privacy.md); what a table
 Read next by: report, cli, and a service that serves requests.
 
 In order: `entry` (one request), `names` (which words are let in), `recorder` (writes), `content_log` (text, only where it was asked for),
-`lines` (reads what recorders wrote), `run_folders` (reads runs), `busy` (the union of times), `repeats` (ids that come again), `totals`
-(sums), `money` (prices), `flow` (all of it), `export`.
+`fork_lock` (a child of a fork waits for nobody), `lines` (reads what recorders wrote), `run_folders` (reads runs), `busy` (the union
+of times), `repeats` (ids that come again), `totals` (sums), `money` (prices), `flow` (all of it), `export`.
 """
 
 from inference_bench.operate.ledger.content_log import Content, ContentLog, purge_content

@@ -6,7 +6,9 @@ Leaves out: sizes and times, which stand in the recorder's own files; deleting w
 Read next by: recorder, cli.
 
 A file holds the requests of one short span. Its name says when it ends: a span's begin and the retention time, so that no text is
-kept for longer. Files that ended are deleted when a log is opened, with every new span, and by `purge_content`.
+kept for longer; and how long that time is, so that a clock that was wrong keeps nothing for longer either: the file ends as well that
+time after it was last written to, and one that claims to come from the future by more than that time is deleted. Files that ended are
+deleted when a log is opened, with every new span, and by `purge_content`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import os
 import re
 import secrets
 import stat
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -27,11 +28,12 @@ from typing import Final
 
 from inference_bench.errors import RequestError, StorageError
 from inference_bench.files import shown_name
+from inference_bench.operate.ledger.fork_lock import ForkLock
 from inference_bench.operate.ledger.posix_file import new_file, write_all
 from inference_bench.units import SECONDS_PER_DAY, SECONDS_PER_HOUR
 
 SCHEMA: Final = "inference-bench/content/1"
-_FILE: Final = re.compile(r"content-until-(\d{1,12})-\d+-[0-9a-f]{8}\.jsonl")
+_FILE: Final = re.compile(r"content-until-(\d{1,12})(?:-for-(\d{1,9}))?-\d+-[0-9a-f]{8}\.jsonl")
 _SPANS: Final = 10  # in a retention time
 _MOST_RETENTION_S: Final = 3_650 * SECONDS_PER_DAY
 
@@ -64,7 +66,7 @@ class ContentLog:
         self.retention_s = retention_s
         self._clock = clock
         self._span_s = min(retention_s / _SPANS, SECONDS_PER_HOUR)
-        self._lock = threading.Lock()
+        self._guard = ForkLock()
         self._file: int | None = None
         self._pid = 0
         self._until_s = -math.inf
@@ -82,7 +84,7 @@ class ContentLog:
         """
         values = {"request_id": request_id, "prompt": content.prompt, "output": content.output}
         line = json.dumps(values, ensure_ascii=True, separators=(",", ":")).encode("ascii") + b"\n"
-        with self._lock:
+        with self._guard.lock:
             try:
                 write_all(self._current_file(), line)
             except OSError as error:
@@ -90,14 +92,14 @@ class ContentLog:
 
     def close(self) -> None:
         """Close the file of the current span."""
-        with self._lock:
+        with self._guard.lock:
             self._close()
 
     def _close(self) -> None:
-        if self._file is not None:
+        file, self._file = self._file, None  # first, so that no child of a fork closes it again
+        if file is not None:
             with suppress(OSError):
-                os.close(self._file)
-            self._file = None
+                os.close(file)
 
     def _current_file(self) -> int:
         """The file of this span and this process.
@@ -110,7 +112,8 @@ class ContentLog:
         self._close()
         purge_content(self.folder, self._clock)
         ends_s = math.floor(now_s + self.retention_s)
-        name = f"content-until-{ends_s}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
+        kept_s = math.ceil(self.retention_s)
+        name = f"content-until-{ends_s}-for-{kept_s}-{os.getpid()}-{secrets.token_hex(4)}.jsonl"
         self._file = new_file(self.folder / name, json.dumps({"schema": SCHEMA}).encode("ascii") + b"\n")
         self._pid, self._from_s, self._until_s = os.getpid(), now_s, now_s + self._span_s
         return self._file
@@ -133,12 +136,11 @@ def purge_content(folder: Path, clock: Callable[[], float] = time.time) -> Purge
         match = _FILE.fullmatch(path.name)
         if match is None:
             continue
-        if now_s < int(match[1]):
-            kept += 1
-            continue
         try:
             status = path.lstat()
-            if stat.S_ISREG(status.st_mode):
+            if _is_kept(now_s, int(match[1]), None if match[2] is None else int(match[2]), status.st_mtime):
+                kept += 1
+            elif stat.S_ISREG(status.st_mode):
                 path.unlink()
                 deleted, num_bytes = deleted + 1, num_bytes + status.st_size
         except FileNotFoundError:  # another process was quicker
@@ -146,6 +148,17 @@ def purge_content(folder: Path, clock: Callable[[], float] = time.time) -> Purge
         except OSError:
             failed += 1
     return Purge(deleted, num_bytes, kept, failed)
+
+
+def _is_kept(now_s: float, ends_s: float, kept_s: float | None, written_s: float) -> bool:
+    """Whether a file's retention time goes on, whatever its writer's clock was.
+
+    Where:    kept_s is the retention time, None where the name, an older one, does not say it; written_s is the file system's own time
+    """
+    if kept_s is None:
+        return now_s < ends_s
+    ends_s = min(ends_s, written_s + kept_s)
+    return now_s < ends_s <= now_s + 2 * kept_s
 
 
 def _failed(folder: Path, error: OSError) -> StorageError:

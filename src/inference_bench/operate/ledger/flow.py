@@ -127,7 +127,7 @@ def _priced(groups: Groups, total: Sums, money: Money | None) -> tuple[Group, ..
     usd = None if money is None else money.usd
     found = []
     for name, sums in groups.sums().items():
-        part = usd * sums.in_flight_s / total.in_flight_s if usd is not None and total.in_flight_s > 0 else None
+        part = usd * (sums.in_flight_s / total.in_flight_s) if usd is not None and total.in_flight_s > 0 else None
         found.append(Group(name, sums, part, part / sums.num_useful if part is not None and sums.num_useful else None))
     return tuple(found)
 

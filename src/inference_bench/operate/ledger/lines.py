@@ -12,7 +12,6 @@ out; a record of a newer version is refused, since leaving it out would change s
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -25,7 +24,7 @@ from inference_bench.files import open_regular, shown_name
 from inference_bench.measure.payload_fields import strict_json
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.ledger.entry import Entry, EntryAttempt
-from inference_bench.operate.ledger.record_file import SCHEMA_NAME, VERSION
+from inference_bench.operate.ledger.record_file import MOST_COUNT, MOST_S, SCHEMA_NAME, VERSION
 from inference_bench.operate.ledger.repeats import SeenRecords
 from inference_bench.records import RequestStatus
 from inference_bench.units import MEBI
@@ -34,7 +33,6 @@ FILES: Final = "ledger-*.jsonl"
 _MAX_LINE_BYTES: Final = MEBI
 _STEP_S: Final = 2.0  # by which the wall clock may be away from the monotonic one without having been set
 _MOST_CHARS: Final = 128
-_MOST_COUNT: Final = 1 << 53  # beyond which JSON's numbers are no longer whole everywhere
 
 
 @dataclass(slots=True)
@@ -85,15 +83,17 @@ def _read_file(path: Path, seen: SeenRecords, trouble: FileTrouble) -> Iterator[
     with open_regular(path) as file:
         for number, line in enumerate(iter(partial(file.readline, _MAX_LINE_BYTES), b""), start=1):
             if not line.endswith(b"\n"):
-                trouble.num_torn += 1
-                if len(line) == _MAX_LINE_BYTES:
+                is_long = len(line) == _MAX_LINE_BYTES
+                trouble.num_torn += is_long or number > 1
+                if is_long or number == 1:  # a file without one whole line may be anybody's
                     _broken(trouble, path, number)
+                if is_long:
                     continue
                 return
             try:
                 values = strict_json(line)
                 entry = _entry_of(values, process, trouble) if isinstance(values, dict) else None
-            except (ValueError, RecursionError, TypeError):
+            except (ValueError, RecursionError, TypeError, OverflowError):
                 _broken(trouble, path, number)
                 continue
             except _NewerError as error:
@@ -220,7 +220,7 @@ def _list(value: object) -> list[Any]:
 
 def _count(values: Mapping[str, Any], name: str) -> int | None:
     value = values.get(name)
-    if value is None or (type(value) is int and 0 <= value < _MOST_COUNT):
+    if value is None or (type(value) is int and 0 <= value < MOST_COUNT):
         return value
     raise ValueError(name)
 
@@ -229,16 +229,20 @@ def _number(values: Mapping[str, Any], name: str, *, may_be_negative: bool = Fal
     value = values.get(name)
     if value is None:
         return None
-    if type(value) not in (int, float) or not math.isfinite(value) or (value < 0 and not may_be_negative):
+    least = -MOST_S if may_be_negative else 0
+    if type(value) not in (int, float) or not least <= value <= MOST_S:  # NaN is not either
         raise ValueError(name)
     return float(value)
 
 
 def _word(values: Mapping[str, Any], name: str) -> str | None:
     value = values.get(name)
-    if value is None or (isinstance(value, str) and len(value) <= _MOST_CHARS):
-        return value
-    raise ValueError(name)
+    if value is None:
+        return None
+    if not isinstance(value, str) or len(value) > _MOST_CHARS:
+        raise ValueError(name)
+    value.encode()  # half of a surrogate pair is no text, and is a ValueError too
+    return value
 
 
 def _flag(values: Mapping[str, Any], name: str) -> bool | None:

@@ -11,7 +11,8 @@ The formulas are those of a plan (predict.cost): what is new here is that the ut
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from inference_bench.errors import RequestError
 from inference_bench.operate.ledger.totals import Sums
@@ -51,6 +52,9 @@ class Prices:
                 raise RequestError(f"the {what} is {value:g}; give more than 0")
 
 
+Found = TypeVar("Found", "Paid", "HostedMoney", "Money")
+
+
 @dataclass(frozen=True, slots=True)
 class Paid:
     """Capacity that was paid for, and how much of it was busy.
@@ -72,14 +76,14 @@ class Paid:
     capacity_fraction: float | None
 
     @property
-    def device_hours(self) -> float:
-        """Hours of all devices together."""
-        return self.devices * self.hours
+    def device_hours(self) -> float | None:
+        """Hours of all devices together; None for more than there are numbers."""
+        return _finite(self.devices * self.hours)
 
     @property
     def busy_fraction(self) -> float | None:
         """The share of the hours in which something was in flight; None without hours."""
-        return self.busy_s / (self.hours * SECONDS_PER_HOUR) if self.hours > 0 else None
+        return _finite(self.busy_s / (self.hours * SECONDS_PER_HOUR)) if self.hours > 0 else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +97,8 @@ class HostedMoney:
 
     num_requests: int
     num_without_cached: int
-    usd: float
-    usd_per_request: float
+    usd: float | None
+    usd_per_request: float | None
     break_even_requests_per_day: float | None
     completed_requests_per_day: float | None
 
@@ -119,22 +123,36 @@ class Money:
     hosted: HostedMoney | None
 
 
+def _finite(value: float) -> float | None:
+    """None for what is more than a number can be, as over next to no hours."""
+    return value if math.isfinite(value) else None
+
+
+def _finite_ones(found: Found) -> Found:
+    """The same figures, each None that is not finite."""
+    none = [name for name in found.__slots__ if type(value := getattr(found, name)) is float and _finite(value) is None]
+    changed: dict[str, Any] = dict.fromkeys(none)
+    return replace(found, **changed) if none else found
+
+
 def paid_capacity(prices: Prices, sums: Sums, span_s: float, busy_s: float, bridged_s: float) -> Paid:
     """What was bought, and how much of it was busy."""
     hours = prices.hours if prices.hours is not None else span_s / SECONDS_PER_HOUR
     rate = prices.capacity_tokens_per_s
     made = None if rate is None else rate * hours * SECONDS_PER_HOUR
-    return Paid(
-        devices=prices.devices,
-        hours=hours,
-        are_hours_given=prices.hours is not None,
-        span_s=span_s,
-        busy_s=busy_s,
-        bridged_s=bridged_s,
-        mean_in_flight=sums.in_flight_s / (hours * SECONDS_PER_HOUR) if hours > 0 else None,
-        capacity_tokens_per_s=rate,
-        capacity_output_tokens=made,
-        capacity_fraction=sums.computed_output_tokens / made if made else None,
+    return _finite_ones(
+        Paid(
+            devices=prices.devices,
+            hours=hours,
+            are_hours_given=prices.hours is not None,
+            span_s=span_s,
+            busy_s=busy_s,
+            bridged_s=bridged_s,
+            mean_in_flight=sums.in_flight_s / (hours * SECONDS_PER_HOUR) if hours > 0 else None,
+            capacity_tokens_per_s=rate,
+            capacity_output_tokens=made,
+            capacity_fraction=sums.computed_output_tokens / made if made else None,
+        )
     )
 
 
@@ -145,23 +163,27 @@ def money_of(prices: Prices, paid: Paid, sums: Sums) -> Money | None:
     hourly = None if prices.usd_per_hour is None else prices.usd_per_hour * prices.devices
     usd = None if hourly is None else hourly * paid.hours
     useful = sums.num_useful
-    return Money(
-        usd=usd,
-        usd_per_million_computed=_per_million(hourly, sums.computed_output_tokens, paid.hours),
-        usd_per_million_completed=_per_million(hourly, sums.completed_output_tokens, paid.hours),
-        usd_per_million_useful=_per_million(hourly, sums.useful_output_tokens, paid.hours),
-        usd_per_million_if_always_busy=_per_million(
-            hourly, sums.computed_output_tokens, min(paid.busy_s / SECONDS_PER_HOUR, paid.hours)
-        ),
-        usd_per_million_at_capacity=_per_million(hourly, paid.capacity_output_tokens, paid.hours),
-        usd_per_successful_request=usd / useful if usd is not None and useful else None,
-        hosted=None if prices.hosted is None else _hosted(prices.hosted, hourly, sums, paid.hours),
+    return _finite_ones(
+        Money(
+            usd=usd,
+            usd_per_million_computed=_per_million(hourly, sums.computed_output_tokens, paid.hours),
+            usd_per_million_completed=_per_million(hourly, sums.completed_output_tokens, paid.hours),
+            usd_per_million_useful=_per_million(hourly, sums.useful_output_tokens, paid.hours),
+            usd_per_million_if_always_busy=_per_million(
+                hourly, sums.computed_output_tokens, min(paid.busy_s / SECONDS_PER_HOUR, paid.hours)
+            ),
+            usd_per_million_at_capacity=_per_million(hourly, paid.capacity_output_tokens, paid.hours),
+            usd_per_successful_request=usd / useful if usd is not None and useful else None,
+            hosted=None if prices.hosted is None else _hosted(prices.hosted, hourly, sums, paid.hours),
+        )
     )
 
 
 def _per_million(hourly: float | None, tokens: float | None, hours: float) -> float | None:
     """The price of a million tokens that were made in so many hours: the utilisation is in their number."""
-    return usd_per_million_tokens(hourly, tokens / hours) if hourly is not None and tokens and hours > 0 else None
+    if hourly is None or not tokens or hours <= 0 or (rate := _finite(tokens / hours)) is None:
+        return None
+    return usd_per_million_tokens(hourly, rate) if rate > 0 else None
 
 
 def _hosted(hosted: HostedPrices, hourly: float | None, sums: Sums, hours: float) -> HostedMoney | None:
@@ -169,11 +191,15 @@ def _hosted(hosted: HostedPrices, hourly: float | None, sums: Sums, hours: float
         return None
     usd = hosted.usd_per_request(sums.billed_input_tokens, sums.billed_output_tokens, sums.billed_cached_tokens)
     each = usd / sums.num_billed
-    return HostedMoney(
-        num_requests=sums.num_billed,
-        num_without_cached=sums.num_billed_without_cached,
-        usd=usd,
-        usd_per_request=each,
-        break_even_requests_per_day=None if hourly is None else break_even_requests_per_day(hourly, each),
-        completed_requests_per_day=sums.num_completed / (hours * SECONDS_PER_HOUR) * SECONDS_PER_DAY if hours else None,
+    return _finite_ones(
+        HostedMoney(
+            num_requests=sums.num_billed,
+            num_without_cached=sums.num_billed_without_cached,
+            usd=usd,
+            usd_per_request=each,
+            break_even_requests_per_day=None if hourly is None else break_even_requests_per_day(hourly, each),
+            completed_requests_per_day=sums.num_completed / (hours * SECONDS_PER_HOUR) * SECONDS_PER_DAY
+            if hours
+            else None,
+        )
     )

@@ -2,7 +2,7 @@
 
 In:   the path of a new file, or an open one; bytes
 Out:  the bytes, behind what stands there
-Read next by: recorder, content_log.
+Read next by: record_file, content_log, rollout.recorder.
 """
 
 from __future__ import annotations

@@ -23,6 +23,8 @@ from inference_bench.operate.ledger.posix_file import new_file, write_all
 
 SCHEMA_NAME: Final = "inference-bench/ledger-record/"  # the version stands behind it
 VERSION: Final = 1
+MOST_COUNT: Final = 1 << 53  # beyond which JSON's numbers are no longer whole everywhere
+MOST_S: Final = 1e10  # three hundred years, beyond which no time of a request is one
 
 
 class RecordFile:
@@ -45,9 +47,7 @@ class RecordFile:
     def next_sequence(self, e2e_s: float) -> tuple[int, float]:
         """The number of a record, and when its request began on this process's own clock, if it ends now."""
         if self._pid != os.getpid():  # a child of a fork: the file is its parent's
-            if self._file is not None:
-                os.close(self._file)
-            self._file = None
+            self._close()
             self._begin()
         self._sequence += 1
         return self._sequence, round(time.monotonic() - self._begun_s - e2e_s, 6)
@@ -92,9 +92,13 @@ class RecordFile:
                 self._say_lost(self._file)
         with suppress(OSError):  # a file system that cannot has at least got all of it
             os.fsync(self._file)
-        with suppress(OSError):
-            os.close(self._file)
-        self._file = None
+        self._close()
+
+    def _close(self) -> None:
+        file, self._file = self._file, None  # first, so that no child of a fork closes it again
+        if file is not None:
+            with suppress(OSError):
+                os.close(file)
 
     def _say_lost(self, file: int) -> None:
         line = _line({"v": VERSION, "process": self.process, "dropped": self.num_unsaid})

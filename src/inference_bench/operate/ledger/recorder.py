@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import re
-import threading
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +25,8 @@ from inference_bench.files import shown_name
 from inference_bench.operate.answers import Answer, Attempt
 from inference_bench.operate.ledger import names
 from inference_bench.operate.ledger.content_log import Content, ContentLog
-from inference_bench.operate.ledger.record_file import VERSION, RecordFile, storage_error
+from inference_bench.operate.ledger.fork_lock import ForkLock
+from inference_bench.operate.ledger.record_file import MOST_COUNT, MOST_S, VERSION, RecordFile, storage_error
 from inference_bench.records import RequestStatus
 from inference_bench.units import KIBI, MEBI
 
@@ -39,9 +39,9 @@ class Recorder:
     """Writes Answers to a folder; call it with each, from any task or thread.
 
     Where:    unlisted says what becomes of a name or an id that is not allowed: "other" puts that word in its place, "refuse"
-              raises RequestError; on_error is "raise", for a StorageError once an outage, or "drop", which never raises. What is not
-              written counts in num_dropped. fsync_s is how often the disk is waited for, None for the end of a file alone. Content is
-              written only where log_content is true and content is a ContentLog in another folder
+              raises RequestError; on_error is "raise", for a StorageError once an outage, or "drop", which never raises, whatever an
+              Answer holds. What is not written counts in num_dropped. fsync_s is how often the disk is waited for, None for the end of
+              a file alone. Content is written only where log_content is true and content is a ContentLog in another folder
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Recorder:
         self._refuses, self._drops = unlisted == "refuse", on_error == "drop"
         self._content = _content_log(folder, log_content, content)
         self._file = RecordFile(folder, rotate_bytes, fsync_s)
-        self._lock = threading.Lock()
+        self._guard = ForkLock()
         self._is_out = False
         try:
             folder.mkdir(parents=True, exist_ok=True)
@@ -85,32 +85,48 @@ class Recorder:
     def __call__(self, answer: Answer, content: Content | None = None) -> None:
         """Write one request that has ended; its content only where this recorder was told to log it.
 
-        Raises:   StorageError unless failures are dropped; RequestError for a name that is refused
+        Raises:   StorageError and, for an Answer that no line can hold, RequestError, unless failures are dropped; RequestError for a
+                  name that is refused
         """
-        with self._lock:
-            values, request_id = self._values(answer)
-            try:
-                self._file.write(values)
-                self.num_written += 1
-            except OSError as error:
-                self._count_lost()
-                self._note(storage_error(self.folder, error))
+        with self._guard.lock:
+            request_id = self._write(answer)
+            if request_id is None:
                 return
             try:
                 self._file.sync_when_due()
                 if content is not None and self._content is not None:
                     self._content.write(request_id, content)
-            except (OSError, StorageError) as error:
-                self._note(error if isinstance(error, StorageError) else storage_error(self.folder, error))
+            except Exception as error:
+                self._note(_failure(self.folder, error))
             else:
                 self._is_out = False
+
+    def _write(self, answer: Answer) -> str | None:
+        """Write a line; the id it is written under, None where it is lost."""
+        try:
+            values, request_id = self._values(answer)
+            self._file.write(values)
+        except RequestError:  # a name that is refused, and is counted
+            raise
+        except OSError as error:
+            self._count_lost()
+            self._note(storage_error(self.folder, error))
+            return None
+        except Exception as error:  # a service may put anything into an Answer
+            self._count_lost()
+            self.last_error = f"an answer holds what no record can: {type(error).__name__}"
+            if self._drops:
+                return None
+            raise RequestError(f"{self.last_error}; give the fields the types that Answer says") from None
+        self.num_written += 1
+        return request_id
 
     def flush(self) -> None:
         """Wait until the disk has all that was written.
 
         Raises:   StorageError
         """
-        with self._lock:
+        with self._guard.lock:
             try:
                 self._file.sync()
             except OSError as error:
@@ -118,7 +134,7 @@ class Recorder:
 
     def close(self) -> None:
         """End the file and wait for the disk; a call after it begins another file."""
-        with self._lock:
+        with self._guard.lock:
             self._file.end()
             if self._content is not None:
                 self._content.close()
@@ -224,22 +240,34 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
 
 
 def _without_none(values: dict[str, Any]) -> dict[str, Any]:
-    """Without what is not known; a number that is none, such as NaN, is not known."""
+    """Without what is not known; a number that is none, such as NaN, is not known.
+
+    Raises:   ValueError for one beyond what is read
+    """
     found = {}
     for name, value in values.items():
-        if type(value) is float:
-            if math.isfinite(value):
-                found[name] = round(value, _DECIMALS)
-        elif value is not None:
-            found[name] = value
+        if value is None or (type(value) is float and not math.isfinite(value)):
+            continue
+        if (type(value) is int and value >= MOST_COUNT) or (type(value) is float and value > MOST_S):
+            raise ValueError(name)  # nor would it be read
+        found[name] = round(value, _DECIMALS) if type(value) is float else value
     return found
+
+
+def _failure(folder: Path, error: Exception) -> StorageError:
+    """What went wrong behind a record that is written."""
+    if isinstance(error, StorageError):
+        return error
+    if isinstance(error, OSError):
+        return storage_error(folder, error)
+    return StorageError(f"could not record the content of a request: {type(error).__name__}")
 
 
 def _wall_text(at: str) -> str | None:
     """A time as the record writes it; None for a text that is none."""
     try:
         return datetime.fromisoformat(at).astimezone(UTC).isoformat(timespec="milliseconds")
-    except ValueError:
+    except (ValueError, OverflowError):  # also one that in UTC is before the first year
         return None
 
 

@@ -58,7 +58,7 @@ def read_run(path: Path) -> tuple[RunFacts, Iterator[Entry]]:
     """
     meta, stored = RunFolder.open(path).read_meta(), read_records(path)
     facts = RunFacts(
-        name=path.resolve().name,
+        name=_whole_chars(path.resolve().name),
         fingerprint=_fingerprint(meta.get("created"), stored.records),
         endpoint=_endpoint(meta.get("target")),
         model=_text(meta.get("served_model") or meta.get("model")),
@@ -108,7 +108,7 @@ def _entry(record: RequestRecord, number: int, facts: RunFacts) -> Entry:
     return Entry(
         source=facts.name,
         sequence=number,
-        request_id=record.request_id,
+        request_id=_whole_chars(record.request_id),
         status=record.status,
         began_s=record.sent_s,
         e2e_s=took_s,
@@ -174,7 +174,12 @@ def _endpoint(target: object) -> str | None:
 
 
 def _text(value: object) -> str | None:
-    return value[:_MOST_CHARS] if isinstance(value, str) and value else None
+    return _whole_chars(value[:_MOST_CHARS]) if isinstance(value, str) and value else None
+
+
+def _whole_chars(text: str) -> str:
+    """Without half a surrogate pair, which is no text and which no export can hold."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _wall(value: object) -> float | None:
