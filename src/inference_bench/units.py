@@ -36,11 +36,28 @@ HOURS_PER_YEAR: Final = 8_760
 _DECIMAL: Final = {"": 1, "k": KILO, "M": MEGA, "G": GIGA, "T": TERA, "P": 1_000 * TERA, "E": MEGA * TERA}
 _BINARY: Final = {"Ki": KIBI, "Mi": MEBI, "Gi": GIBI, "Ti": TEBI, "Pi": 1 << 50, "Ei": 1 << 60}
 _SMALL: Final = {"m": Decimal("1e-3"), "u": Decimal("1e-6"), "µ": Decimal("1e-6"), "n": Decimal("1e-9")}
-_QUANTITY: Final = re.compile(r"\s*([+-]?(?:\d[\d_]*)(?:\.\d+)?(?:[eE][+-]?\d+)?)\s*([A-Za-zµ/]*)\s*")
-_THOUSANDS: Final = re.compile(r"\s*[+-]?\d{1,3}(?:,\d{3})+(?![\d,])")
+_SPACES: Final = " \t\N{NO-BREAK SPACE}\N{NARROW NO-BREAK SPACE}"  # the last two as datasheets and web pages print them
+_QUANTITY: Final = re.compile(
+    rf"[{_SPACES}]*([+-]?(?:[0-9][0-9_]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?)[{_SPACES}]*([A-Za-zµ/]*)[{_SPACES}]*"
+)
+_THOUSANDS: Final = re.compile(rf"[{_SPACES}]*[+-]?[0-9]{{1,3}}(?:,[0-9]{{3}})+(?![0-9,])")
 _LARGEST_EXPONENT: Final = 30
 _LEAST_WRITTEN_OUT: Final = 1e-9
 _LEAST_WITH_EXPONENT: Final = 1e15
+_MOST_READ: Final = 1e100  # of a number from elsewhere: what is made of two such by one operation is still a float
+
+
+def plain_number(value: object) -> float | None:
+    """A number in JSON of unknown origin; None for any other value, NaN, an infinity, and one that is larger than any quantity.
+
+    Where:   a whole number in JSON may have hundreds of digits, for which even math.isfinite raises
+
+    >>> plain_number(2), plain_number(True), plain_number("2"), plain_number(10**400)
+    (2.0, None, None, None)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _MOST_READ:
+        return None
+    return float(value)
 
 
 def _split(text: str, what: str, such_as: str = "32k, 24GB or 80GiB") -> tuple[Decimal, str]:
@@ -167,7 +184,7 @@ def parse_fraction(text: str, what: str = "fraction") -> float:
     >>> parse_fraction("0.25"), parse_fraction("25%")
     (0.25, 0.25)
     """
-    stripped = text.strip()
+    stripped = text.strip(_SPACES)
     number, unit = _split(stripped.removesuffix("%"), what)
     value = float(number) / (100 if stripped.endswith("%") else 1)
     if unit or not 0 <= value <= 1:

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             _say(options, shadow, outcome, page)  # also where it cannot be kept
     finally:
         progress.done()
-    if shadow.load.is_interrupted:
+    if shadow.load.is_interrupted or (outcome is not None and outcome.is_interrupted):
         print("inference-bench: interrupted; this is what was measured by then", file=sys.stderr)
         return INTERRUPTED
     require_completed(shadow.load.records)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Final
 
 from inference_bench.cli.api_key import api_key
 from inference_bench.cli.given import timeout_s
+from inference_bench.cli.main import INTERRUPTED
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.measure.store import RunFolder
 from inference_bench.operate.rollout.suite import SuiteRequest, ask_suite
@@ -20,25 +22,42 @@ NOT_ALL_RIGHT: Final = 1
 
 
 def run(options: argparse.Namespace) -> int:
-    """Ask, keep and print; exit 1 where not every answer was the expected one."""
+    """Ask, print and keep; exit 1 where not every answer was the expected one."""
     suite = read_suite(Path(options.suite))
-    folder = None if options.into is None else RunFolder.open(Path(options.into))
+    request = suite_request(options, parse_count(options.concurrency, "concurrency"))
+    folders = [] if options.into is None else [RunFolder.open(Path(options.into))]
+
+    def make_folder() -> None:
+        """Before the first question: what cannot be kept is not asked for."""
+        if not folders:
+            folders.append(RunFolder.create(Path(options.runs), "suite"))
+
     progress = ProgressLine()
     try:
-        outcome = ask_suite(suite_request(options, parse_count(options.concurrency, "concurrency")), suite, progress)
+        outcome = ask_suite(request, suite, progress, make_folder)
     finally:
         progress.done()
-    kept = folder or RunFolder.create(Path(options.runs), "suite")
-    file = write_outcome(kept.path, outcome)
-    if options.json:
-        print_json({**outcome_json(outcome), "run_dir": str(kept.path)})
-    else:
-        print(suite_text(outcome, file))
+    _keep_and_say(options, outcome, folders[0].path)
+    if outcome.is_interrupted:
+        print("inference-bench: interrupted; this is what was answered by then", file=sys.stderr)
+        return INTERRUPTED
     return 0 if is_all_right(outcome) else NOT_ALL_RIGHT
 
 
+def _keep_and_say(options: argparse.Namespace, outcome: SuiteOutcome, folder: Path) -> None:
+    """What was found is printed even where it cannot be kept, and then what kept it from that is raised."""
+    file: Path | None = None
+    try:
+        file = write_outcome(folder, outcome)
+    finally:
+        if options.json:
+            print_json({**outcome_json(outcome), "run_dir": str(folder)})
+        else:
+            print(suite_text(outcome, file))
+
+
 def is_all_right(outcome: SuiteOutcome) -> bool:
-    """Whether every question got the expected answer."""
+    """Whether every question was asked and got the expected answer."""
     return outcome.num_right == len(outcome.answers)
 
 

@@ -319,6 +319,12 @@ def judge_suites(rule: Rule, baseline: SuiteOutcome | None, canary: SuiteOutcome
         return say(Outcome.UNTOLD, f"only the {'canary' if baseline is None else 'baseline'} was asked a suite")
     if baseline.digest != canary.digest or sizes[0] != sizes[1]:
         return say(Outcome.UNTOLD, "the two were asked different suites")
+    for whose, suite in (("baseline", baseline), ("canary", canary)):
+        if suite.is_interrupted:
+            said = (
+                f"the {whose}'s was interrupted: {suite.num_not_asked} of {len(suite.answers)} questions were not asked"
+            )
+            return say(Outcome.UNTOLD, said)
     pairs = list(zip(baseline.answers, canary.answers, strict=True))
     lost = sum(mine.end is SuiteEnd.RIGHT and theirs.end is not SuiteEnd.RIGHT for mine, theirs in pairs)
     same = sum(mine.answer_hash == theirs.answer_hash and mine.answer_hash is not None for mine, theirs in pairs)

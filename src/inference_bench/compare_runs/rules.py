@@ -20,7 +20,7 @@ from typing import Any, Final
 from inference_bench.errors import RequestError
 from inference_bench.files import shown_name
 from inference_bench.measure.prompt_sources import read_text
-from inference_bench.units import KIBI, parse_fraction
+from inference_bench.units import KIBI, parse_fraction, plain_number
 from inference_bench.workload.checks import require_count
 
 _MOST_BYTES: Final = 64 * KIBI
@@ -183,15 +183,15 @@ def _known(name: str) -> str:
 
 def _limit(name: str, value: Any) -> float:
     if isinstance(value, str):
-        if FIGURES[name].unit is Unit.ITEMS and value.isdigit():
+        if FIGURES[name].unit is Unit.ITEMS and value.isascii() and value.isdigit():
             return float(value)
         return parse_fraction(value, f"limit of {name}")
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise RequestError(f"the limit of {name} is no number; write for example 0.2")
-    return float(value)
+    return math.inf if isinstance(value, int) and plain_number(value) is None else float(value)
 
 
 def _require_within(value: object, what: str, least: float, most: float) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    if not is_number or not least <= value <= most:  # type: ignore[operator]  # it is a number, as was just asked
-        raise RequestError(f"the {what} is {value!r}; it must be a number from {least:g} to {most:g}")
+    found = plain_number(value)
+    if found is None or not least <= found <= most:
+        raise RequestError(f"the {what} is {repr(value)[:40]}; it must be a number from {least:g} to {most:g}")

@@ -10,7 +10,6 @@ A folder that somebody else may have written is not believed: what does not fit 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -25,6 +24,7 @@ from inference_bench.operate.rollout.suite_outcome import SuiteOutcome, read_out
 from inference_bench.records import RequestRecord
 from inference_bench.roofline import Roof
 from inference_bench.stats import Interval
+from inference_bench.units import plain_number
 from inference_bench.verify.saved import holds_result, read_result
 
 _VERIFY: Final = "inference-bench/verify/"
@@ -184,9 +184,8 @@ def _interval(values: object) -> Interval | None:
 
 
 def _positive(value: object) -> float | None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value <= 0:
-        return None
-    return float(value)
+    found = plain_number(value)
+    return found if found is not None and found > 0 else None
 
 
 def _dict(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:

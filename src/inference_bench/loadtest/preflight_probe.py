@@ -69,17 +69,24 @@ def ask(target: Target, method: str, path: str, timeout_s: float) -> Reply:
     address = target.address
     connection = _connection(target, timeout_s)
     late = threading.Event()
-    timer = threading.Timer(timeout_s, _cut, (connection, late))
+    opened: list[socket.socket] = []
+    timer = threading.Timer(timeout_s, _cut, (opened, late))
     timer.daemon = True
     timer.start()
     try:
         connection.connect()
+        opened.append(connection.sock)  # the connection forgets it where the server is to close it after its reply
+        if late.is_set():
+            raise TimeoutError
         headers = {"User-Agent": f"inference-bench/{__version__}", "Accept": "application/json"}
         connection.request(method, address.base_path + path, headers=headers | dict(target.secret_headers))
         with connection.getresponse() as response:
             content_type = (response.headers.get_content_type() or "").lower()
-            return Reply(response.status, content_type, _json(response.read(_MOST_BYTES), content_type))
-    except (OSError, http.client.HTTPException) as error:
+            content = response.read(_MOST_BYTES)
+        if late.is_set():  # what has no end of its own looks whole when it is cut
+            raise TimeoutError
+        return Reply(response.status, content_type, _json(content, content_type))
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a chunk of a size below 0
         raise Unanswered(_reason(target, error, late.is_set(), timeout_s)) from None
     finally:
         timer.cancel()
@@ -94,11 +101,11 @@ def _connection(target: Target, timeout_s: float) -> http.client.HTTPConnection:
     return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
 
 
-def _cut(connection: http.client.HTTPConnection, late: threading.Event) -> None:
+def _cut(opened: list[socket.socket], late: threading.Event) -> None:
     late.set()
-    with suppress(OSError):
-        if connection.sock is not None:
-            connection.sock.shutdown(socket.SHUT_RDWR)
+    for sock in opened:
+        with suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _json(content: bytes, content_type: str) -> Any:
@@ -114,7 +121,7 @@ def _reason(target: Target, error: Exception, is_late: bool, timeout_s: float) -
     where = str(target.address)
     if is_late or isinstance(error, TimeoutError):
         return f"{where} did not answer within {timeout_s:g} s: the server may still be loading, or a firewall may drop what is sent"
-    if isinstance(error, socket.gaierror):
+    if isinstance(error, socket.gaierror | UnicodeError):
         return f"there is no host {target.address.host!r}; check how the address is written"
     if isinstance(error, ssl.SSLCertVerificationError):
         return (
@@ -128,7 +135,7 @@ def _reason(target: Target, error: Exception, is_late: bool, timeout_s: float) -
         return f"no TLS connection to {where} ({(error.reason or 'no reason given').lower().replace('_', ' ')})"
     if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}; start the server, or check the port"
-    if isinstance(error, http.client.HTTPException | ConnectionError):
+    if isinstance(error, http.client.HTTPException | ConnectionError | ValueError):
         if target.address.scheme == "http" and _speaks_tls(target, timeout_s):
             return f"{where} speaks TLS; write https:// instead of http://"
         if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead | ConnectionError):

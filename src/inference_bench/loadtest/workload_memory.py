@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import math
 import sys
 from array import array
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from typing import Any, Final
 from inference_bench.arrival_proof import ArrivalProof, prove_arrivals
 from inference_bench.errors import RequestError
 from inference_bench.records import RequestRecord, Stage
+from inference_bench.units import plain_number
 from inference_bench.workload import (
     Arrivals,
     ClosedLoop,
@@ -193,9 +193,9 @@ def _expect(value: object, kind: type) -> Any:
 
 
 def _number(value: object) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if (found := plain_number(value)) is None:
         raise TypeError("a number")
-    return float(value)
+    return found
 
 
 def _doubles_to_text(values: array[float]) -> str:

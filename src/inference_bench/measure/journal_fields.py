@@ -9,7 +9,6 @@ Read next by: journal, journal_read, store.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields, is_dataclass
 from enum import StrEnum
@@ -19,11 +18,13 @@ from typing import Any, Final, NoReturn, get_args, get_origin, get_type_hints
 from inference_bench.errors import MeasurementError
 from inference_bench.measure.journal_format import MOST_TICKS, TICKS_PER_S, ticks_of
 from inference_bench.records import RequestRecord
+from inference_bench.units import plain_number
 
 CHUNK_NOTES: Final = ("chunk_tokens", "channels")
 TIME_FIELDS: Final = frozenset({"planned_s", "sent_s", "end_s", "first_byte_s"})
 
 TICK_S: Final = 1 / TICKS_PER_S
+_MOST_WHOLE: Final = 1 << 62  # JSON has whole numbers of any length, with which no mean can be taken
 _NAMES: Final = tuple(field.name for field in fields(RequestRecord))
 _PLAIN_NAMES: Final = tuple(name for name in _NAMES if name not in ("chunk_times_s", *CHUNK_NOTES))
 
@@ -120,13 +121,17 @@ def _decode_object(kind: type, value: object, what: str) -> object:
 
 
 def _expect(value: object, kind: type, what: str) -> Any:
-    return value if isinstance(value, kind) and not isinstance(value, bool) else refuse(what)
+    is_kind = isinstance(value, kind) and not isinstance(value, bool)
+    return value if is_kind and _is_of_size(value) else refuse(what)
+
+
+def _is_of_size(value: object) -> bool:
+    return not isinstance(value, int) or -_MOST_WHOLE <= value <= _MOST_WHOLE
 
 
 def _expect_finite(value: object, what: str) -> float:
-    if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
-        return float(value)
-    return refuse(what)
+    found = plain_number(value)
+    return refuse(what) if found is None else found
 
 
 def refuse(what: str) -> NoReturn:
@@ -155,7 +160,8 @@ def _field_decoder(name: str, hint: Any) -> Callable[[object], object]:
     if kind in (int, str):
 
         def decode(value: object) -> object:
-            return value if type(value) is kind or (is_optional and value is None) else refuse(name)
+            is_kind = type(value) is kind and _is_of_size(value)
+            return value if is_kind or (is_optional and value is None) else refuse(name)
 
         return decode
     return lambda value: _decode(hint, value, name)

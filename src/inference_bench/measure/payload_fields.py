@@ -10,6 +10,7 @@ Every function raises StreamError, which names the field and what it must be, an
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from inference_bench.errors import StreamError
@@ -102,12 +103,15 @@ def _refuse(what: str, expected: str, value: object) -> NoReturn:
     raise StreamError(f"the server sent {shown} as {what}, which must be {expected}")
 
 
-def strict_json(text: str | bytes) -> Any:
+def strict_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], object] | None = None) -> Any:
     """JSON as the standard has it: NaN and infinity are none.
 
+    Where:    pairs, where given, makes each object of its keys and values, so that a key that comes twice is seen
     Raises:   ValueError; RecursionError for nesting without end
     """
-    return _JSON.decode(text) if isinstance(text, str) else json.loads(text, parse_constant=_refuse_constant)
+    if isinstance(text, str) and pairs is None:
+        return _JSON.decode(text)
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
 
 
 def _refuse_constant(name: str) -> NoReturn:

@@ -21,6 +21,7 @@ from inference_bench.errors import ServerError
 from inference_bench.units import KIBI, MEBI
 
 MAX_PAGE_BYTES: Final = 8 * MEBI
+MOST_SAID: Final = 1e18  # no figure of a real server comes near, and sums and products of such stay finite
 _MAX_LINE_CHARS: Final = 16 * KIBI
 _MAX_LABELS: Final = 64
 _MAX_SERIES: Final = 20_000
@@ -44,6 +45,16 @@ class Series:
     name: str
     labels: Mapping[str, str]
     value: float
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the value can be that of a server: not NaN, and not beyond everything."""
+        return is_known(self.value)
+
+
+def is_known(value: float) -> bool:
+    """The same of a value alone, or of a sum of such."""
+    return abs(value) <= MOST_SAID
 
 
 def parse_prometheus(text: str, wanted: Collection[str] | None = None) -> tuple[Series, ...]:

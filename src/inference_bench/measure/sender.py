@@ -339,6 +339,13 @@ def _is_json(head: Head) -> bool:
     return is_json and head.content_encoding == "identity"
 
 
+def _strange_kind(head: Head) -> str:
+    """What a reply is that is not plain JSON."""
+    if head.content_encoding != "identity":
+        return f"a reply that is encoded as {head.content_encoding}, which was not asked for"
+    return f"{head.content_type or 'no content type'} instead of JSON"
+
+
 def get_json(target: Target, path: str, timeouts: Timeouts | None = None) -> object:
     """What a server says about itself at `path`, such as /v1/models; not for use inside an event loop.
 
@@ -369,9 +376,7 @@ async def fetch_json(target: Target, path: str, body: bytes = b"", timeouts: Tim
                 _, message = await _refusal(exchange, head)
                 raise ServerError(one_line(target.hide_secrets(f"{where} answered {message}")))
             if not _is_json(head):
-                raise StreamError(
-                    one_line(f"{where} answered with {head.content_type or 'no content type'} instead of JSON")
-                )
+                raise StreamError(one_line(f"{where} answered with {_strange_kind(head)}"))
             try:
                 return parse_json(await _read_body(exchange, MAX_JSON_BYTES))
             except StreamError as failure:

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 
 from inference_bench.errors import RunFolderError
 from inference_bench.measure.journal_fields import refuse
-from inference_bench.measure.prometheus_text import Series, parse_prometheus
+from inference_bench.measure.prometheus_text import Series, is_known, parse_prometheus
 from inference_bench.units import KIBI
 
 SERVER_METRICS_FILE: Final = "server_metrics.jsonl"
@@ -38,7 +38,7 @@ _WITHIN_ONE: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ServerSample:
-    """What a server said at one moment; None for what it did not say, or said as NaN.
+    """What a server said at one moment; None for what it did not say, or said as NaN or beyond everything.
 
     Where:    at_s is when it was asked, on the run's clock, took_s how long the answer took. running and waiting are
               requests at that moment; of several caches cache_used_fraction is the fullest. What ends in _total, and
@@ -154,7 +154,8 @@ def read_series(page: Iterable[Series], at_s: float, took_s: float) -> tuple[str
             computed, hits = values["prompt_tokens_total"], values.get("prefix_hit_tokens")
             if naming.counts_misses and computed is not None and hits is not None:
                 values["prompt_tokens_total"] = computed + hits
-            return naming.server, ServerSample(at_s, took_s, **values)
+            known = {name: value for name, value in values.items() if value is not None and is_known(value)}
+            return naming.server, ServerSample(at_s, took_s, **known)
     return None
 
 
@@ -171,7 +172,7 @@ def _of_each_scheduler(series: Iterable[Series]) -> list[float]:
     """A value for each scheduler: devices that work on the same requests say the same, and count once."""
     values: dict[tuple[tuple[str, str], ...], float] = {}
     for each in series:
-        if math.isfinite(each.value):
+        if each.is_known:
             whose = tuple(sorted((key, value) for key, value in each.labels.items() if key not in _WITHIN_ONE))
             values[whose] = max(each.value, values.get(whose, -math.inf))
     return list(values.values())
@@ -282,7 +283,7 @@ def sample_from_json(line: str | bytes) -> tuple[str, ServerSample]:
     if server not in {naming.server for naming in NAMINGS} or not values.keys() <= {"at_s", "took_s", *FIELDS}:
         refuse("the sample")
     for name, value in values.items():
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not is_known(value):
             refuse(name)
     return server, ServerSample(**{name: float(value) for name, value in values.items()})
 

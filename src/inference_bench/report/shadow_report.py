@@ -80,23 +80,25 @@ def _own_table(found: ShadowComparison) -> Table:
     return Table("Times", (Column("time", "l"), Column("p50"), Column("p90"), Column("p99"), Column("samples")), rows)
 
 
-def suite_text(found: SuiteOutcome, file: Path) -> str:
-    """How many answers were as expected, and which were not, by their number in the file."""
-    wrong = [number for number, each in enumerate(found.answers, start=1) if each.end is not SuiteEnd.RIGHT]
+def suite_text(found: SuiteOutcome, file: Path | None) -> str:
+    """How many answers were as expected, and which were not, by their number in the file; file is None where it is not kept."""
+    fine = (SuiteEnd.RIGHT, SuiteEnd.NOT_ASKED)
+    wrong = [number for number, each in enumerate(found.answers, start=1) if each.end not in fine]
     named = ", ".join(map(str, wrong[:_MOST_NAMED])) + (", ..." if len(wrong) > _MOST_NAMED else "")
     lines = [
         _suite_line(found),
         *([wrap(f"not as expected, by their place in the file: {named}")] if wrong else []),
-        wrap(f"kept, as counts and hashes: {shown_name(file)}"),
+        *([] if file is None else [wrap(f"kept, as counts and hashes: {shown_name(file)}")]),
     ]
     return "\n".join(lines)
 
 
 def _suite_line(found: SuiteOutcome) -> str:
     failed = f", {format_count(found.num_failed)} got no whole answer" if found.num_failed else ""
+    cut = f", {format_count(found.num_not_asked)} were not asked, as it was interrupted" if found.is_interrupted else ""
     return wrap(
         f"suite {clean(found.name)}, {clean(found.model or 'a model that is not named')}: {format_count(found.num_right)} of "
-        f"{format_count(len(found.answers))} answers are exactly as expected{failed}"
+        f"{format_count(len(found.answers))} answers are exactly as expected{failed}{cut}"
     )
 
 

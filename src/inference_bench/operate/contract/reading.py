@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from math import isfinite
 from typing import Any, Final, TypeVar
 
 from inference_bench.engines.answers import inside
 from inference_bench.operate.contract.wire import Reply, Stream
+from inference_bench.units import GIGA, plain_number
 
 _Given = TypeVar("_Given")
 _SAID_CHARS: Final = 90
+_MOST_COUNT: Final = GIGA  # tokens: of more than any context holds nothing can be said
 
 
 def choice_of(value: Any, index: int = 0) -> dict[str, Any]:
@@ -51,14 +52,16 @@ def finish_of(value: Any) -> str | None:
 
 def usage_count(value: Any, name: str) -> int | None:
     """A count of a reply's usage."""
-    found = inside(value, "usage", name)
-    return found if isinstance(found, int) and not isinstance(found, bool) and found >= 0 else None
+    return _count(inside(value, "usage", name))
 
 
 def cached_tokens(value: Any) -> int | None:
     """How much of the prompt came from a cache, if the server says."""
-    found = inside(value, "usage", "prompt_tokens_details", "cached_tokens")
-    return found if isinstance(found, int) and not isinstance(found, bool) else None
+    return _count(inside(value, "usage", "prompt_tokens_details", "cached_tokens"))
+
+
+def _count(found: Any) -> int | None:
+    return found if isinstance(found, int) and not isinstance(found, bool) and 0 <= found <= _MOST_COUNT else None
 
 
 def error_words(reply: Reply | Stream) -> str:
@@ -152,11 +155,11 @@ def _from_content(item: Any) -> TokenLogprob | None:
 
 def _pair(item: Any) -> tuple[str, float] | None:
     """A token's name and log-probability; its number is its name where that is given, since texts of broken characters are alike."""
-    token, logprob = inside(item, "token"), inside(item, "logprob")
-    if not isinstance(token, str) or not _is_number(logprob):
+    token, logprob = inside(item, "token"), plain_number(inside(item, "logprob"))
+    if not isinstance(token, str) or logprob is None:
         return None
     number = inside(item, "id")
-    return (f"#{number}" if isinstance(number, int) else token), float(logprob)
+    return (f"#{number}" if isinstance(number, int) else token), logprob
 
 
 def _from_columns(found: Any) -> list[TokenLogprob | None]:
@@ -165,16 +168,13 @@ def _from_columns(found: Any) -> list[TokenLogprob | None]:
         return []
     tops = tops if isinstance(tops, list) and len(tops) == len(tokens) else [None] * len(tokens)
     return [
-        TokenLogprob(str(token), float(logprob), _best_first(top)) if _is_number(logprob) else None
-        for token, logprob, top in zip(tokens, logprobs, tops, strict=True)
+        None if logprob is None else TokenLogprob(str(token), logprob, _best_first(top))
+        for token, logprob, top in zip(tokens, map(plain_number, logprobs), tops, strict=True)
     ]
 
 
 def _best_first(top: Any) -> tuple[tuple[str, float], ...]:
     if not isinstance(top, Mapping):
         return ()
-    return tuple(sorted(((str(t), float(p)) for t, p in top.items() if _is_number(p)), key=lambda pair: -pair[1]))
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value)
+    found = [(str(token), logprob) for token, value in top.items() if (logprob := plain_number(value)) is not None]
+    return tuple(sorted(found, key=lambda pair: -pair[1]))

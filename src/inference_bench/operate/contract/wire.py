@@ -108,7 +108,7 @@ class Wire:
         """
         began_s = time.monotonic()
         with self._exchange(method, path, body, key) as (response, _):
-            content = response.read(MAX_REPLY_BYTES)
+            content = _whole(response)
             value, took_s = _json(content), time.monotonic() - began_s
             text = content.decode("utf-8", "replace") if value is None else ""
             return Reply(response.status, _type_of(response), value, took_s, text)
@@ -122,7 +122,7 @@ class Wire:
         with self._exchange("POST", path, body, "own") as (response, sock):
             found = Stream(response.status, _type_of(response))
             if not found.is_stream:
-                found.value = _json(response.read(MAX_REPLY_BYTES))
+                found.value = _json(_whole(response))
                 yield found, iter(())
             else:
                 yield found, _payloads(found, response)
@@ -197,6 +197,14 @@ class Wire:
             return NoReplyError("the connection was closed before the reply was whole")
         said = getattr(error, "strerror", None) or type(error).__name__
         return NoReplyError(f"no connection ({str(said).lower()})")
+
+
+def _whole(response: http.client.HTTPResponse) -> bytes:
+    """A reply to its end, or as much of it as is taken."""
+    try:
+        return response.read(MAX_REPLY_BYTES)
+    except ValueError:  # a chunk of a size below 0, which http.client takes for a mistake of its caller
+        raise http.client.HTTPException from None
 
 
 def _payloads(found: Stream, response: http.client.HTTPResponse) -> Iterator[bytes]:

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
+from typing import Final
 
 from inference_bench.errors import MeasurementError
 from inference_bench.loadtest.preflight import explain, preflight
@@ -24,6 +26,8 @@ from inference_bench.operate.rollout.suite_file import Suite, SuiteItem
 from inference_bench.operate.rollout.suite_outcome import SuiteAnswer, SuiteEnd, SuiteOutcome
 from inference_bench.records import RequestStatus
 from inference_bench.workload.checks import require_count
+
+_NOT_ASKED: Final = SuiteAnswer(SuiteEnd.NOT_ASKED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,23 @@ class SuiteRequest:
         object.__setattr__(self, "target", target)
 
 
-def ask_suite(request: SuiteRequest, suite: Suite, progress: Callable[[str], None] | None = None) -> SuiteOutcome:
-    """Every question of a suite, asked once.
+def ask_suite(
+    request: SuiteRequest,
+    suite: Suite,
+    progress: Callable[[str], None] | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> SuiteOutcome:
+    """Every question of a suite, asked once; Ctrl-C ends it, and what was answered by then is the outcome.
 
+    Where:   ready is called once the server is found, and nothing is asked where it raises
     Raises:  RequestError, ServerError; MeasurementError where no question got a whole answer
     """
     target = preflight(request.target, request.timeout_s)
-    answers = asyncio.run(_ask_all(target, request, suite, progress or (lambda _text: None)))
+    ready()
+    found: dict[int, SuiteAnswer] = {}
+    with suppress(KeyboardInterrupt):
+        asyncio.run(_ask_all(target, request, suite, found, progress or (lambda _text: None)))
+    answers = tuple(found.get(number, _NOT_ASKED) for number in range(len(suite.items)))
     if all(answer.end is SuiteEnd.FAILED for answer in answers):
         raise MeasurementError(
             f"none of the suite's {len(answers)} questions got a whole answer; {explain(target, request.timeout_s)}"
@@ -62,10 +76,9 @@ def ask_suite(request: SuiteRequest, suite: Suite, progress: Callable[[str], Non
 
 
 async def _ask_all(
-    target: Target, request: SuiteRequest, suite: Suite, progress: Callable[[str], None]
-) -> tuple[SuiteAnswer, ...]:
+    target: Target, request: SuiteRequest, suite: Suite, found: dict[int, SuiteAnswer], progress: Callable[[str], None]
+) -> None:
     sender = Sender(target, RunClock(), Timeouts(total_s=request.timeout_s))
-    found: dict[int, SuiteAnswer] = {}
     waiting = iter(enumerate(suite.items))
 
     async def ask_in_turn() -> None:
@@ -76,7 +89,6 @@ async def _ask_all(
     async with asyncio.TaskGroup() as group:
         for _ in range(min(request.concurrency, len(suite.items))):
             group.create_task(ask_in_turn())
-    return tuple(found[number] for number in range(len(suite.items)))
 
 
 async def _ask(sender: Sender, suite: Suite, item: SuiteItem, number: int) -> SuiteAnswer:

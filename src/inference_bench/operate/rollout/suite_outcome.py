@@ -32,6 +32,7 @@ class SuiteEnd(StrEnum):
     RIGHT = "right"
     WRONG = "wrong"
     FAILED = "failed"  # no whole answer: an error, a time-out, a broken stream
+    NOT_ASKED = "not asked"  # or not answered by the time at which the suite was interrupted
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,16 @@ class SuiteOutcome:
         """Questions without a whole answer."""
         return sum(answer.end is SuiteEnd.FAILED for answer in self.answers)
 
+    @property
+    def num_not_asked(self) -> int:
+        """Questions that an interruption left without an end."""
+        return sum(answer.end is SuiteEnd.NOT_ASKED for answer in self.answers)
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether it is a part of a suite, which says nothing of the whole."""
+        return self.num_not_asked > 0
+
 
 def write_outcome(folder: Path, outcome: SuiteOutcome) -> Path:
     """Keep an outcome in a run folder, whole or not at all.
@@ -88,6 +99,8 @@ def outcome_json(outcome: SuiteOutcome) -> dict[str, Any]:
         "num_items": len(outcome.answers),
         "num_right": outcome.num_right,
         "num_failed": outcome.num_failed,
+        "num_not_asked": outcome.num_not_asked,
+        "is_interrupted": outcome.is_interrupted,
         "answers": [asdict(answer) for answer in outcome.answers],
     }
 

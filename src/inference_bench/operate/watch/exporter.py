@@ -12,6 +12,7 @@ negotiation of OpenMetrics are prometheus_client's, the format's own library.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
@@ -25,6 +26,7 @@ LOOPBACK: Final = "127.0.0.1"
 LABEL: Final = "target"
 PREFIX: Final = "inference_bench_"
 _HIGHEST_PORT: Final = 65_535
+_MOST_IDLE_S: Final = 10.0  # each connection holds a thread until then: Prometheus asks at once and closes
 
 Read = Callable[[View], float | None]
 
@@ -88,6 +90,19 @@ EXPORTED: Final = frozenset(
 )
 
 
+def _impatient(handler: Any) -> Any:
+    """A handler that leaves a connection on which nothing comes, without a word."""
+
+    class Impatient(handler):  # type: ignore[misc]  # a class that is known only when prometheus_client is there
+        timeout = _MOST_IDLE_S
+
+        def handle(self) -> None:
+            with suppress(TimeoutError):
+                super().handle()
+
+    return Impatient
+
+
 class Exporter:
     """Serves the last round while the `with` block runs.
 
@@ -114,6 +129,7 @@ class Exporter:
             raise StorageError(
                 f"port {port} of {LOOPBACK} cannot be taken: {(error.strerror or 'in use').lower()}"
             ) from None
+        self._server.RequestHandlerClass = _impatient(self._server.RequestHandlerClass)
         self.port = int(self._server.server_port)
 
     @property

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from inference_bench.errors import ServerError
-from inference_bench.measure.prometheus_text import Series, parse_prometheus
+from inference_bench.measure.prometheus_text import Series, is_known, parse_prometheus
 from inference_bench.measure.server_metrics import WANTED, ServerSample, read_series
 
 _MODEL_LABELS: Final = ("model_name", "served_model_name")
@@ -102,13 +102,14 @@ def _is_progress(series: Series) -> bool:
 
 
 def _total(series: list[Series]) -> float | None:
-    values = [each.value for each in series if math.isfinite(each.value)]
-    return math.fsum(values) if values else None
+    values = [each.value for each in series if each.is_known]
+    total = math.fsum(values)
+    return total if values and is_known(total) else None
 
 
 def _cache_tokens(own: tuple[Series, ...]) -> float | None:
     """Tokens that fit into the cache, of all engines behind one address together."""
-    said = [each.value for each in own if each.name == _CACHE_TOKENS and math.isfinite(each.value) and each.value > 0]
+    said = [each.value for each in own if each.name == _CACHE_TOKENS and each.is_known and each.value > 0]
     if said:
         return max(said)  # devices of one scheduler all say the same
     pools = [tokens for each in own if each.name == _CACHE_CONFIG if (tokens := _pool_tokens(each)) is not None]
