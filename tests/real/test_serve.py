@@ -82,7 +82,7 @@ def test_an_engine_that_ends_by_itself_is_said_and_is_exit_3() -> None:
         (("--slots", "0"), "0 slots cannot serve anything"),
         (("--port", "99999"), "there is no port 99999"),
         (("--engine", "foo"), "no engine 'foo' can be started"),
-        (("nothing.gguf",), "there is nothing at 'nothing.gguf' to serve"),
+        (("nothing.gguf",), "serves .gguf files; 'nothing.gguf' is not there"),
     ],
 )
 def test_what_cannot_be_served_is_one_line_and_exit_2(

@@ -100,17 +100,13 @@ def own_model(engine: str, named: str | None, say: Progress) -> tuple[LoadedMode
             return replace(model, spec=replace(model.spec, name=name)), path, files
     else:
         path, name = Path(named), Path(named).stem
-    if not path.exists():
-        raise RequestError(
-            f"there is nothing at {named!r} to serve; give a .gguf file, or a folder as Transformers writes it"
-        )
     is_file = path.suffix == ".gguf" and path.is_file()
     if engine == LLAMA_CPP and not is_file:
-        raise RequestError(f"{engine} serves .gguf files; {named!r} is not one")
+        raise RequestError(f"{engine} serves .gguf files; {named!r} is {'not one' if path.exists() else 'not there'}")
     if engine != LLAMA_CPP and not (is_file or path.is_dir()):
         raise RequestError(
             f"{engine} serves folders as Transformers writes them, or .gguf files that are converted to one; "
-            f"{named!r} is neither"
+            f"{named!r} is {'neither' if path.exists() else 'not there'}"
         )
     check_installed(engine)
     if engine != LLAMA_CPP and is_file:
