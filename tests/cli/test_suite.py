@@ -16,7 +16,7 @@ from inference_bench.errors import StorageError
 from measure.truth_server import TruthServer
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def server() -> Iterator[TruthServer]:
     with TruthServer() as running:
         yield running

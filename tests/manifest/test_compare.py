@@ -210,5 +210,5 @@ def test_a_key_that_is_there_twice_is_refused_whichever_a_reader_would_take(tmp_
     write_manifest(Manifest(()), path)
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace("{", '{"components": [{"group": "model"}],', 1), encoding="utf-8")
-    with pytest.raises(ManifestError, match="a key of it is there twice"):
+    with pytest.raises(ManifestError, match="the key 'components' is there twice"):
         read_manifest(path)

@@ -12,9 +12,8 @@ from inference_bench.errors import QuantityError, RequestError
 from inference_bench.facts.names import find_name
 from inference_bench.units import parse_seconds
 
-_FOLDERS: Final = ("runs", "run", "places", "write_rules")
-
 Choice = TypeVar("Choice", bound=StrEnum)
+_PLACES: Final = ("runs", "run", "places", "write_rules")  # options that a path is given for, and nothing else looks at
 # what an option's name does not say by itself
 _WORDS: Final = {
     "on": "a machine",
@@ -86,7 +85,7 @@ def refuse_empty_places(options: argparse.Namespace) -> None:
 
     Raises:  RequestError naming it
     """
-    for name in _FOLDERS:
+    for name in _PLACES:
         value = getattr(options, name, None)
         if value == "" or (isinstance(value, list) and "" in value):
             raise RequestError(f"an empty text is given for {name.replace('_', ' ')}; give a value, or leave it out")

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import re
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,7 @@ from inference_bench.errors import RequestError
 from inference_bench.files import open_regular, shown_name, write_whole
 from inference_bench.manifest.canonical import canonical_json, sha256_of
 from inference_bench.manifest.components import SCHEMA, Component, Group, Manifest
-from inference_bench.measure.payload_fields import strict_json
+from inference_bench.measure.payload_fields import RepeatedKeyError, strict_json
 from inference_bench.units import MEBI
 
 MANIFEST_FILE: Final = "manifest.json"
@@ -87,21 +86,13 @@ def _object_in(file: Path, where: str) -> dict[str, Any]:
     if len(content) > _MAX_BYTES:
         raise ManifestError(f"{where} is larger than {_MAX_BYTES // MEBI} MiB; no manifest is")
     try:
-        found = strict_json(content, partial(_once, where))
-    except ManifestError:
-        raise
+        found = strict_json(content, has_keys_once=True)
+    except RepeatedKeyError as error:
+        raise ManifestError(f"{where} is not a manifest: {error}") from None
     except (ValueError, RecursionError):
         raise ManifestError(f"{where} is not a manifest: it is not JSON") from None
     if not isinstance(found, dict):
         raise ManifestError(f"{where} is not a manifest: it is not a JSON object")
-    return found
-
-
-def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: readers of JSON take the first or the last of two, and so would see another content."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise ManifestError(f"{where} is not a manifest: a key of it is there twice")
     return found
 
 

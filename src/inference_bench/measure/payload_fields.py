@@ -10,7 +10,6 @@ Every function raises StreamError, which names the field and what it must be, an
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any, Final, NoReturn
 
 from inference_bench.errors import StreamError
@@ -103,15 +102,30 @@ def _refuse(what: str, expected: str, value: object) -> NoReturn:
     raise StreamError(f"the server sent {shown} as {what}, which must be {expected}")
 
 
-def strict_json(text: str | bytes, pairs: Callable[[list[tuple[str, Any]]], object] | None = None) -> Any:
+class RepeatedKeyError(ValueError):
+    """An object has a key twice: readers of JSON take the first or the last of its values, and so see different contents."""
+
+    def __init__(self, key: str) -> None:
+        super().__init__(f"the key {key[:40]!r} is there twice")
+        self.key = key
+
+
+def strict_json(text: str | bytes, *, has_keys_once: bool = False) -> Any:
     """JSON as the standard has it: NaN and infinity are none.
 
-    Where:    pairs, where given, makes each object of its keys and values, so that a key that comes twice is seen
-    Raises:   ValueError; RecursionError for nesting without end
+    Raises:   ValueError, RepeatedKeyError where keys have to come once; RecursionError for nesting without end
     """
-    if isinstance(text, str) and pairs is None:
+    if isinstance(text, str) and not has_keys_once:
         return _JSON.decode(text)
-    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=pairs)
+    return json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_once if has_keys_once else None)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise RepeatedKeyError(next(name for name in names if names.count(name) > 1))
+    return found
 
 
 def _refuse_constant(name: str) -> NoReturn:

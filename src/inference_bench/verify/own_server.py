@@ -58,17 +58,9 @@ def serve_model(request: ServeRequest, log_path: Path, progress: Progress | None
 
     Raises:   RequestError, UnknownNameError, ModelFileError, MissingExtraError; ServerStartError, DownloadError, StorageError
     """
-    for what, count in (
-        ("positions of context", request.context_tokens),
-        ("slots", request.num_slots),
-        ("threads", request.num_threads),
-    ):
-        if count is not None and count < 1:
-            raise RequestError(f"{count} {what} cannot serve anything; ask for 1 or more")
+    require_room(request.num_threads, request.num_slots, request.context_tokens)
     if request.port is not None and not 1 <= request.port <= _MAX_PORT:
         raise RequestError(f"there is no port {request.port}; give one of 1 to {_MAX_PORT}, or none for a free one")
-    if request.engine not in ENGINES:
-        raise UnknownNameError(f"no engine {request.engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
     say = progress or (lambda _text: None)
     model, path, files = own_model(request.engine, request.model, say)
     settings = EngineSettings(
@@ -84,12 +76,24 @@ def serve_model(request: ServeRequest, log_path: Path, progress: Progress | None
         yield server
 
 
+def require_room(num_threads: int | None, num_slots: int | None, context_tokens: int | None) -> None:
+    """A server can compute something with these; None is left to its engine.
+
+    Raises:   RequestError
+    """
+    for count, what in ((num_threads, "threads"), (num_slots, "slots"), (context_tokens, "positions of context")):
+        if count is not None and count < 1:
+            raise RequestError(f"{count} {what} cannot serve anything; ask for 1 or more")
+
+
 def own_model(engine: str, named: str | None, say: Progress) -> tuple[LoadedModel, Path, ModelFiles | None]:
     """What an engine started here serves: the file or folder that was named, or the embedded model.
 
     Where:    an engine that reads no .gguf file serves the folder that it converts to, made once and kept
-    Raises:   RequestError, ModelFileError, MissingExtraError; DownloadError
+    Raises:   UnknownNameError, RequestError, ModelFileError, MissingExtraError; DownloadError
     """
+    if engine not in ENGINES:
+        raise UnknownNameError(f"no engine {engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
     if named is None:
         check_installed(engine)
         embedded = ensure_embedded_model(progress=say)

@@ -24,7 +24,7 @@ from inference_bench.engines.attach import AttachedServer, attach
 from inference_bench.engines.base import LLAMA_CPP, SGLANG, RunningServer
 from inference_bench.engines.llama_cpp import knows_a_card
 from inference_bench.engines.model_files import ModelFiles, hash_model
-from inference_bench.engines.start import ENGINES, EngineSettings, check_start, start_engine
+from inference_bench.engines.start import EngineSettings, check_start, start_engine
 from inference_bench.engines.vllm import find_vllm, is_cpu_package
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.hardware import HardwareSpec
@@ -39,7 +39,7 @@ from inference_bench.predict.fit import cache_format, loaded_weights
 from inference_bench.predict.step_cost import ServedModel
 from inference_bench.simulate.rate_search import Limits
 from inference_bench.verify.identity import engine_cache_format
-from inference_bench.verify.own_server import dtype_of, own_model, threads_for, torch_name
+from inference_bench.verify.own_server import dtype_of, own_model, require_room, threads_for, torch_name
 from inference_bench.verify.plan import Plan
 
 # What keeps a point honest: no reuse of cached prompts, and the output length that was asked for.
@@ -160,13 +160,7 @@ def prepare(request: VerifyRequest, say: Progress) -> Session:
 
     Raises:  RequestError, UnknownNameError, ModelFileError, DownloadError, ServerError, StorageError
     """
-    for what, count in (
-        ("threads", request.num_threads),
-        ("slots", request.num_slots),
-        ("positions of context", request.context_tokens),
-    ):
-        if count is not None and count < 1:
-            raise RequestError(f"{count} {what} cannot serve anything; ask for 1 or more")
+    require_room(request.num_threads, request.num_slots, request.context_tokens)
     if not 0 < request.timeout_s < inf:
         raise RequestError(f"no request can be answered within {request.timeout_s:g} s; give it a time above 0")
     cache_format(request.cache)  # a format that is not known is said before anything is looked at
@@ -179,8 +173,6 @@ def _to_start(request: VerifyRequest, say: Progress) -> Session:
             f"an engine that is started here runs on this machine, not on {request.machine.name}; leave the machine out to "
             "have this one probed, or give the address of a server that runs there"
         )
-    if request.engine not in ENGINES:
-        raise UnknownNameError(f"no engine {request.engine[:60]!r} can be started; known: {', '.join(ENGINES)}")
     model, path, files = own_model(request.engine, request.model, say)
     loaded_weights(model, request.weights)
     check_start(request.engine, path, _settings(request, model))

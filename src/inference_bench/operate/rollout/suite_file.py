@@ -11,15 +11,13 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-from collections import Counter
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import RequestError
 from inference_bench.files import shown_name
-from inference_bench.measure.payload_fields import strict_json
+from inference_bench.measure.payload_fields import RepeatedKeyError, strict_json
 from inference_bench.measure.prompt_sources import read_text
 from inference_bench.units import MEBI
 
@@ -81,7 +79,9 @@ def read_suite(path: Path) -> Suite:
 
 def _item(line: str, where: str) -> SuiteItem:
     try:
-        found = strict_json(line, partial(_once, where))
+        found = strict_json(line, has_keys_once=True)
+    except RepeatedKeyError as error:
+        raise RequestError(f"{where} has the field {error.key[:40]!r} twice; give it once") from None
     except (ValueError, RecursionError):
         raise RequestError(f"{where} is not JSON") from None
     if not isinstance(found, dict):
@@ -93,15 +93,6 @@ def _item(line: str, where: str) -> SuiteItem:
     if isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= _MOST_ANSWER_TOKENS:
         raise RequestError(f"{where} has max_tokens that is no whole number from 1 to {_MOST_ANSWER_TOKENS}")
     return SuiteItem(_text(found, "prompt", where), _text(found, "expected", where).strip(), limit)
-
-
-def _once(where: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object whose keys differ: of two values for one question JSON's readers take either."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
-        raise RequestError(f"{where} has the field {twice[:40]!r} twice; give it once")
-    return found
 
 
 def _text(found: dict[str, Any], name: str, where: str) -> str:
