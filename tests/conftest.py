@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import signal
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 # A shell that starts tests in the background has Ctrl-C ignored, and programs started from there would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Here real processes and sockets are held to a wall clock, on a machine that may stand still for a moment: such a test is right where one
+# of three tries is, and every further try is printed at the end (RERUN). All other tests have one try.
+_WALL_CLOCK: Final = frozenset("browser cli conform engines loadtest measure operate page real verify".split())
+_TESTS: Final = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give what is held to a wall clock its further tries; a test that hangs has one all the same."""
+    for item in items:
+        if item.path.relative_to(_TESTS).parts[0] in _WALL_CLOCK:
+            item.add_marker(pytest.mark.flaky(reruns=2, reruns_delay=1, rerun_except=["Timeout"]))
 
 
 def pytest_collection_finish() -> None:
