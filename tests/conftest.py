@@ -16,7 +16,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # Here real processes and sockets are held to a wall clock, on a machine that may stand still for a moment: such a test is right where one
 # of three tries is, and every further try is printed at the end (RERUN). All other tests have one try.
-_WALL_CLOCK: Final = frozenset("browser cli conform engines loadtest measure operate page real verify".split())
+_WALL_CLOCK: Final = frozenset(
+    ["browser", "cli", "conform", "engines", "loadtest", "measure", "operate", "page", "real", "verify"]
+)
 _TESTS: Final = Path(__file__).parent
 
 
