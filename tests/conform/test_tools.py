@@ -184,8 +184,9 @@ def test_a_tool_that_hangs_is_ended_with_all_its_children(hanging: Path, monkeyp
 def test_a_signal_ends_the_tool_in_flight_and_all_else(hanging: Path, signals: list[signal.Signals]) -> None:
     source = str(Path(inference_bench.__file__).parents[1])
     command = [sys.executable, "-m", "inference_bench", "conform", "vllm", "--case", "control"]
+    places = {"PYTHONPATH": source, "TMPDIR": str(hanging.parent)}  # a process that is killed leaves its folder
     with subprocess.Popen(
-        command, env={**os.environ, "PYTHONPATH": source}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command, env={**os.environ, **places}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as running:
         pids = pids_in(hanging, 3)
         children = Path(f"/proc/{running.pid}/task/{running.pid}/children").read_text().split()
