@@ -10,9 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from inference_bench.labs.thread_waiting import let_threads_sleep
+
 # A shell that starts tests in the background has Ctrl-C ignored, and programs started from there would ignore it too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+let_threads_sleep()  # a run of all tests takes minutes longer beside other work where PyTorch's threads spin
 
 # Here real processes and sockets are held to a wall clock, on a machine that may stand still for a moment: such a test is right where one
 # of three tries is, and every further try is printed at the end (RERUN). All other tests have one try.

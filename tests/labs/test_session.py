@@ -14,7 +14,7 @@ from inference_bench.measure.machine_identity import identify_machine
 def test_a_head_says_what_was_asked_where_when_and_what_was_left_out() -> None:
     session = LabSession("cache", "what for", LabSettings(num_threads=1, seed=7, is_quick=True))
     session.left_out.append("the long run")
-    session.assumptions.append("one user")
+    session.assumptions[:] = ["one user"]
     session.subject = SubjectIdentity("m", "s", None, "0" * 64, 5, "float32")
     head = session.head()
     assert (head.lab, head.question, head.num_threads, head.seed, head.is_quick) == ("cache", "what for", 1, 7, True)

@@ -15,6 +15,7 @@ from inference_bench.files import require_writable_place
 from inference_bench.labs.checks import missed
 from inference_bench.labs.model import load_flow
 from inference_bench.labs.settings import LabSettings
+from inference_bench.labs.thread_waiting import let_threads_sleep
 from inference_bench.report.lab_json import lab_json
 from inference_bench.report.lab_page import first_chart, lab_html, lab_text
 from inference_bench.units import parse_count
@@ -28,6 +29,8 @@ def run(options: argparse.Namespace) -> int:
     module, _ = LABS[options.lab]
     request = module.request(options, _settings(options))
     progress = ProgressLine()
+    if options.quick:
+        let_threads_sleep()
     try:
         progress(f"{options.lab}: loading PyTorch")
         result = load_flow(options.lab).run_lab(request, progress)

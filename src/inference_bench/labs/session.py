@@ -19,6 +19,7 @@ from typing import Final
 from inference_bench.errors import RequestError
 from inference_bench.labs.head import LabHead, SubjectIdentity
 from inference_bench.labs.settings import LabSettings
+from inference_bench.labs.thread_waiting import waiting_notes
 from inference_bench.measure.machine_identity import MachineIdentity, identify_machine
 from inference_bench.measure.software import software_versions
 from inference_bench.units import KIBI
@@ -45,7 +46,7 @@ class LabSession:
     progress: Progress | None = None
     subject: SubjectIdentity | None = None
     left_out: list[str] = field(default_factory=list)
-    assumptions: list[str] = field(default_factory=list)
+    assumptions: list[str] = field(default_factory=waiting_notes)
     machine: MachineIdentity = field(default_factory=identify_machine)
     started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="seconds"))
     started_s: float = field(default_factory=time.perf_counter)
