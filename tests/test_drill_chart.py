@@ -192,7 +192,7 @@ def test_a_title_that_is_too_long_for_one_line_takes_two() -> None:
 # ── many requests ──────────────────────────────────────────────────────────────────────────────────
 
 
-def test_of_many_completed_requests_every_nth_is_listed_and_of_others_each() -> None:
+def test_of_many_requests_every_nth_of_an_end_is_listed_and_of_a_rare_end_each() -> None:
     good = [sent(n / 10, 0.1, CallerEnd.COMPLETED, PRIMARY) for n in range(1000)]
     bad = [sent(n, 0.1, CallerEnd.FAILED, None) for n in range(50)]
     few = list_requests([*good, *bad], STARTED_S, most=2000)
@@ -202,6 +202,34 @@ def test_of_many_completed_requests_every_nth_is_listed_and_of_others_each() -> 
     assert Counter(each.outcome for each in many.listed) == {"completed": 500, "failed": 50}
     starts = [each.start_s for each in many.listed if each.outcome == "completed"]
     assert starts == pytest.approx([n / 10 for n in range(0, 1000, 2)])
+    assert (dict(few.left_out), dict(many.left_out)) == ({}, {"completed": 500})
+
+
+def test_many_failed_requests_are_thinned_and_no_end_vanishes() -> None:
+    ends = {CallerEnd.COMPLETED: 3_000, CallerEnd.FAILED: 30_000, CallerEnd.INTERRUPTED: 7, CallerEnd.OPEN: 1}
+    outcomes = [sent(n / 10, 0.1, end, None) for end, number in ends.items() for n in range(number)]
+    found = list_requests(outcomes, STARTED_S)
+    shown = Counter(each.outcome for each in found.listed)
+    assert len(found.listed) <= 4_000
+    assert (shown["interrupted"], shown["lost"]) == (7, 1)
+    assert min(shown["completed"], shown["failed"]) >= 1_000
+    assert shown + Counter(found.left_out) == {"completed": 3_000, "failed": 30_000, "interrupted": 7, "lost": 1}
+    assert "interrupted" not in found.left_out
+
+
+def test_what_is_not_drawn_is_said_in_the_picture_in_the_page_and_in_the_json() -> None:
+    outcomes = [sent(n / 100, 0.1, CallerEnd.FAILED, None) for n in range(9_000)]
+    found = scenario("overload", [*outcomes, *OUTCOMES])
+    spec = drill_chart(drill(found))
+    assert spec is not None
+    left_out = found.requests.left_out
+    assert set(left_out) == {"failed"}
+    drawn = 9_002 - left_out["failed"]
+    (title,) = [each for each in labels(spec) if each.startswith("overload:")]
+    assert title.endswith(f"({left_out['failed']:,} not drawn)")
+    page = drill_html(drill(found), MADE, lambda *_: "<svg></svg>")
+    assert f"Drawn are of 9,002 failed requests {drawn:,}, and all others." in page
+    assert drill_json(drill(found))["scenarios"][0]["left_out"] == left_out
 
 
 def test_a_soak_of_hours_makes_a_page_of_a_few_megabytes_that_says_what_is_left_out() -> None:
@@ -211,7 +239,7 @@ def test_a_soak_of_hours_makes_a_page_of_a_few_megabytes_that_says_what_is_left_
     assert len(listed.listed) <= 4_000
     found = DrillResult({}, None, soak=replace(soak(), requests=listed))
     page = drill_html(found, MADE, svg)
-    assert f"Of the completed requests one in {listed.every} is drawn, of all others each." in page
+    assert f"Drawn are of 50,000 completed requests {len(listed.listed):,}, and all others." in page
     assert len(page) < 4_000_000
     assert len(json.dumps(drill_json(found))) < 1_000_000
 

@@ -18,7 +18,7 @@ import pytest
 
 from inference_bench.errors import InferenceBenchError, RequestError, ServerError
 from inference_bench.loadtest.preflight import explain, listing, preflight
-from inference_bench.loadtest.preflight_probe import Unanswered, ask
+from inference_bench.loadtest.preflight_probe import Reply, Unanswered, ask
 from inference_bench.measure.target import ApiKey, Endpoint, Target
 
 KEY = "sk-a-secret-of-tests"
@@ -209,6 +209,23 @@ def test_a_wrong_route_says_which_ones_answer() -> None:
     assert all(length == 0 for method, path, length in plan.asked if path != "/v1/completions")
 
 
+def test_routes_that_are_silent_share_about_one_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits_s: list[float] = []
+
+    def silent(target: Target, method: str, path: str, timeout_s: float) -> Reply:
+        if (method, path) == ("GET", target.models_path) and not waits_s:
+            return Reply(404, "application/json")
+        if (method, path) == ("POST", target.path) and not waits_s:
+            return Reply(404, "application/json")
+        waits_s.append(timeout_s)
+        raise Unanswered("no answer", is_late=True)
+
+    monkeypatch.setattr("inference_bench.loadtest.preflight.ask", silent)
+    assert "nothing answers at" in str(explain(Target("http://127.0.0.1:1"), 10.0))
+    assert len(waits_s) == 5
+    assert sum(waits_s) <= 15.0
+
+
 def test_a_server_without_any_known_route_says_so() -> None:
     with serving(Plan(models=None, routes=())) as url:
         said = said_of(Target(url, endpoint=Endpoint.CHAT))
@@ -314,7 +331,7 @@ def test_a_reply_without_an_end_is_waited_for_no_longer_than_any_other(kind: str
         assert time.monotonic() - began_s < 5
 
 
-def test_a_chunk_of_a_size_below_0_is_no_http() -> None:
+def test_a_chunk_of_a_size_below_0_is_a_broken_reply() -> None:
     chunk = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n-5\r\nabc\r\n"
     with listening(chunk) as url:
-        assert "does not speak HTTP" in said_of(Target(url), 1.0)
+        assert "a chunk has no size" in said_of(Target(url), 1.0)

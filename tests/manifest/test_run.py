@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from dataclasses import asdict
 from pathlib import Path
 
@@ -11,6 +12,8 @@ import pytest
 from convert import tiny
 from engines.fake_server import FakeServer
 from inference_bench.engines.attach import attach
+from inference_bench.errors import MeasurementError
+from inference_bench.loadtest.flow import LoadRequest, measure_load
 from inference_bench.manifest import run as runs
 from inference_bench.manifest.components import Component, Group, Manifest
 from inference_bench.manifest.create import Sources, create_manifest
@@ -29,7 +32,7 @@ from inference_bench.measure.store import RunFolder
 from inference_bench.measure.target import Target
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage
-from manifest.answers import say_llama_cpp
+from manifest.answers import MODELS, say_llama_cpp
 
 
 def engine(version: str) -> Manifest:
@@ -87,6 +90,27 @@ def test_a_load_asks_a_server_of_no_known_engine_for_its_models_and_nothing_else
     found = manifest_of_load(Target(server.url))
     assert {each.value for each in found.components} == {"m", "somebody"}
     assert [path for _, path, _, _ in server.requests] == ["/v1/models"]
+
+
+def test_a_load_does_not_ask_a_second_time_for_models_that_are_known(server: FakeServer) -> None:
+    say_llama_cpp(server)
+    known = manifest_of_load(Target(server.url), MODELS)
+    assert "/v1/models" not in [path for _, path, _, _ in server.requests]
+    assert known == manifest_of_load(Target(server.url))
+
+
+def test_a_load_test_asks_for_the_list_of_models_once(server: FakeServer, tmp_path: Path) -> None:
+    say_llama_cpp(server)
+    chunk = {"choices": [{"index": 0, "text": "a", "finish_reason": "length"}]}
+    usage = {"choices": [], "usage": {"prompt_tokens": 128, "completion_tokens": 1}}
+    events = "".join(f"data: {json.dumps(each)}\n\n" for each in (chunk, usage))
+    server.say_text("/v1/completions", f"{events}data: [DONE]\n\n", "text/event-stream")
+    with pytest.raises(
+        MeasurementError, match="tokens a word"
+    ):  # after the manifest: this server counts all texts alike
+        measure_load(LoadRequest(server.url, num_requests=1, output_tokens=1, runs=tmp_path))
+    assert "/props" in [path for _, path, _, _ in server.requests]
+    assert [path for _, path, _, _ in server.requests].count("/v1/models") == 1
 
 
 def test_a_load_on_a_server_that_lists_no_model_has_an_empty_manifest(server: FakeServer) -> None:

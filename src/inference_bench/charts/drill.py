@@ -41,6 +41,7 @@ from inference_bench.operate.drill.results import (
     ScenarioResult,
     SoakResult,
     Span,
+    Tally,
 )
 from inference_bench.units import format_count, format_seconds
 
@@ -55,8 +56,7 @@ _LEFT_PX, _BOTTOM_PX, _EDGE_PX = 66, 46, 8
 _TITLE_PX: Final = 22
 _LABEL_PX: Final = 15  # of a row of names above the lanes
 _ASIDE_PX: Final = 4  # from a rule to its name
-_TICKS_PX: Final = 18
-_GAP_PX: Final = 10  # between panels
+_TICKS_PX, _GAP_PX = 18, 10  # below a panel, and to the next
 _LEAST_LANE_PX, _MOST_LANE_PX, _BETWEEN_PX = 16, 110, 5
 _USUAL_PX, _TALL_PX = 6.0, 8.0  # a row of bars where there is room: of a scenario, of a soak
 _LEAST_BAR_PX, _MOST_BAR_PX = 0.8, 4.5
@@ -155,8 +155,7 @@ def soak_chart(soak: SoakResult, width_px: int = WIDE_PX) -> Spec | None:
     """
     if not soak.requests.listed:
         return None
-    tally = soak.tally
-    said = _ends_said({end: getattr(tally, end) for end in ENDS})
+    said = _ends_said(soak.tally, soak.requests)
     strip = _Strip("soak", said, soak.requests, soak.down, {})
     words = (
         f"Requests over time in the lane of who answered, while a server was killed {format_count(soak.kills)} times in "
@@ -166,12 +165,14 @@ def soak_chart(soak: SoakResult, width_px: int = WIDE_PX) -> Spec | None:
 
 
 def _strip_of(each: ScenarioResult) -> _Strip:
-    said = _ends_said({end: getattr(each.tally, end) for end in ENDS})
+    said = _ends_said(each.tally, each.requests)
     return _Strip(each.name, said, each.requests, () if each.fault is None else (each.fault,), each.moments_s)
 
 
-def _ends_said(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{format_count(count)} {end}" for end, count in counts.items() if count)
+def _ends_said(tally: Tally, requests: Requests) -> str:
+    said = ", ".join(f"{format_count(count)} {end}" for end in ENDS if (count := getattr(tally, end)))
+    left_out = sum(requests.left_out.values())
+    return f"{said} ({format_count(left_out)} not drawn)" if left_out else said
 
 
 def _moments_said(strip: _Strip) -> str:

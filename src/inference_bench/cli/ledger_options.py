@@ -11,7 +11,7 @@ import argparse
 
 from inference_bench.cli.report_page import add_report_option
 
-BY = ("application", "team", "model", "endpoint", "hour", "day")
+BY = ("application", "team", "model", "endpoint", "manifest", "hour", "day")
 
 
 def add_ledger_options(parser: argparse.ArgumentParser) -> None:

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import http.client
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 from inference_bench.engines.base import EngineFigures, EngineIdentity
 from inference_bench.errors import ServerError
@@ -24,10 +24,14 @@ from inference_bench.measure.sender import get_json, post_json
 from inference_bench.measure.server_metrics_watch import PageFetcher
 from inference_bench.measure.target import Target
 
+Got = TypeVar("Got")
+
 _LONGEST_TEXT: Final = 4096  # more than any path or name; only a server that means harm says more
 _LARGEST_COUNT: Final = 1 << 62  # more than any memory, and a number that every file format can hold
 _LEAST_WAIT_S: Final = 0.05
-_ALL_QUESTIONS: Final = 3  # a server that is slow with every answer is waited for as long as for so many
+_ALL_QUESTIONS: Final = 6  # a server that is slow with every answer is waited for as long as for so many
+_AFTER_SILENCE: Final = 0.1  # of the time of a question, for each one after the first that nothing came of
+_NEARLY_ALL: Final = 0.9
 
 
 def ask_server(target: Target, path: str, timeout_s: float, body: object = None) -> Any:
@@ -85,22 +89,46 @@ def text_in(value: Any) -> str | None:
 
 @dataclass(slots=True)
 class Asker:
-    """Asks one server several things, with a time for each and one for all of them together."""
+    """Asks one server several things, each page once, with a time for each and one for all of them together.
+
+    Where:    answers are those that are known, by path; None for a path that gave none. Once one question was not answered in
+              its whole time, others have a tenth of it, so that a server that is silent costs little more than one time limit
+    """
 
     target: Target
     timeout_s: float
+    answers: dict[str, Any] = field(default_factory=dict)
     deadline_s: float = field(init=False)
+    _was_silent: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         self.deadline_s = time.monotonic() + _ALL_QUESTIONS * self.timeout_s
 
+    def required(self, path: str) -> Any:
+        """The JSON at a path.
+
+        Raises:   ServerError where none is given in time
+        """
+        known = self.answers.get(path)
+        if known is not None:
+            return known
+        found = self.answers[path] = self._in_time(lambda wait_s: ask_server(self.target, path, wait_s))
+        return found
+
     def json(self, path: str) -> Any:
         """The JSON at a path, or None where none is given in time."""
-        wait_s = self._wait_s()
-        if wait_s is None:
-            return None
+        if path in self.answers:
+            return self.answers[path]
         try:
-            return ask_server(self.target, path, wait_s)
+            return self.required(path)
+        except ServerError:
+            self.answers[path] = None
+            return None
+
+    def post(self, path: str, body: object) -> Any:
+        """The JSON answer to a body, or None where none is given in time."""
+        try:
+            return self._in_time(lambda wait_s: ask_server(self.target, path, wait_s, body))
         except ServerError:
             return None
 
@@ -114,17 +142,23 @@ class Asker:
 
     def page(self, path: str) -> str | None:
         """The text at a path, or None where none is given in time."""
-        wait_s = self._wait_s()
-        if wait_s is None:
-            return None
         try:
-            return PageFetcher(self.target, path, wait_s)()
+            return self._in_time(lambda wait_s: PageFetcher(self.target, path, wait_s)())
         except (ServerError, OSError, ValueError, http.client.HTTPException):
             return None
 
-    def _wait_s(self) -> float | None:
-        left_s = self.deadline_s - time.monotonic()
-        return None if left_s < _LEAST_WAIT_S else min(self.timeout_s, left_s)
+    def _in_time(self, ask: Callable[[float], Got]) -> Got:
+        """What comes of a question within the time that there is for it; remembers one that had all of it for nothing."""
+        began_s = time.monotonic()
+        patience_s = self.timeout_s * (_AFTER_SILENCE if self._was_silent else 1.0)
+        wait_s = min(max(patience_s, _LEAST_WAIT_S), self.deadline_s - began_s)
+        if wait_s < _LEAST_WAIT_S:
+            raise ServerError(f"{self.target.address} used up the time for all questions")
+        try:
+            return ask(wait_s)
+        except Exception:
+            self._was_silent = self._was_silent or time.monotonic() - began_s >= _NEARLY_ALL * wait_s
+            raise
 
 
 class Listed(NamedTuple):
@@ -133,12 +167,13 @@ class Listed(NamedTuple):
     entry: dict[str, Any]
 
     @classmethod
-    def read(cls, target: Target, timeout_s: float) -> Listed:
+    def read(cls, ask: Asker) -> Listed:
         """Ask which models there are.
 
         Raises:   ServerError if none is listed
         """
-        answer = ask_server(target, target.models_path, timeout_s)
+        target = ask.target
+        answer = ask.required(target.models_path)
         entries = inside(answer, "data")
         first = entries[0] if isinstance(entries, list) and entries else None
         if not isinstance(first, dict) or text_in(first.get("id")) is None:

@@ -47,7 +47,7 @@ class AttachedServer(RunningServer):
     def is_running(self) -> bool:
         """Whether it lists its model now."""
         try:
-            Listed.read(self._target, _ASK_S)
+            Listed.read(Asker(self._target, _ASK_S))
         except ServerError:
             return False
         return True
@@ -61,24 +61,23 @@ def attach(
 ) -> AttachedServer:
     """A server that runs already, identified by what it reports: llama.cpp, vLLM, SGLang, or any that lists its models.
 
-    Where:    `timeout_s` is for one answer; all of them together take three times as long at most. `hashes_files` reads
+    Where:    `timeout_s` is for one answer; all of them together take six times as long at most. `hashes_files` reads
               the model's files through where the server is on this machine and says where they are
     Raises:   RequestError for an address that is none; ServerError if nothing answers there, or not a model server
     """
     target = Target(url, api_key=api_key)
-    report = read_report(target, timeout_s)
+    report = read_report(Asker(target, timeout_s))
     if hashes_files and target.address.is_this_machine:
         report = report._replace(identity=_with_files(report.identity))
     return AttachedServer(target, report)
 
 
-def read_report(target: Target, timeout_s: float) -> Report:
+def read_report(ask: Asker) -> Report:
     """Everything a server tells about itself.
 
     Raises:   ServerError if it does not even list its models
     """
-    listed = Listed.read(target, timeout_s)
-    ask = Asker(target, timeout_s)
+    listed = Listed.read(ask)
     known = _READERS.get(listed.owner or "")
     for reader in _READERS.values() if known is None else (known,):
         if (report := reader(listed, ask)) is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from inference_bench.engines.answers import Report
+from inference_bench.engines.answers import Asker, Report
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import FlagValue, Progress
 from inference_bench.engines.command_line import check_counts, check_flags, check_fraction
@@ -112,7 +112,7 @@ def answering(
         startup.say(said)
         base_url = f"http://{LOOPBACK}:{port}"
         startup.wait_answer(base_url, config.model_name)
-        yield Answered(process, base_url, files, read_report(Target(base_url), _ASK_S), startup)
+        yield Answered(process, base_url, files, read_report(Asker(Target(base_url), _ASK_S)), startup)
     except BaseException:
         process.stop()
         raise

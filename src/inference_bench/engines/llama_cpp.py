@@ -22,6 +22,7 @@ from typing import Final
 
 import inference_bench
 from inference_bench.engines import llama_cpp_host
+from inference_bench.engines.answers import Asker
 from inference_bench.engines.attach import read_report
 from inference_bench.engines.base import EngineFigures, EngineIdentity, Progress
 from inference_bench.engines.command_line import check_counts
@@ -96,7 +97,7 @@ class LlamaCppServer(StartedServer):
             startup = Startup(_WORDS, config.model_path, process, log_path, deadline_s, progress)
             base_url = _wait_address(startup, config.model_name)
             startup.wait_answer(base_url)
-            report = read_report(Target(base_url), _ASK_S)
+            report = read_report(Asker(Target(base_url), _ASK_S))
             log = startup.wait_in_log("listening on", _LOG_SETTLES_S)
             figures = parse_llama_cpp_log(log).filled_from(_settings_figures(config)).filled_from(report.figures)
             return cls(process, base_url, _started_identity(config, digest, report.identity.build), figures)

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from difflib import SequenceMatcher
-from typing import Final
+from typing import Final, NamedTuple
 
 from inference_bench.errors import MeasurementError, RequestError, ServerError
 from inference_bench.loadtest.preflight_probe import Reply, Unanswered, ask
@@ -29,11 +29,24 @@ ROUTES: Final = ("/v1/completions", "/v1/chat/completions", "/completion", "/gen
 _READ_ONLY: Final = ("/v1/models", "/health")
 _MOST_LISTED: Final = 8
 _MOST_NAME_CHARS: Final = 120
+_AFTER_SILENCE: Final = 0.1  # of the time of a question, once one was not answered in all of it
 _MOST_WAIT_S: Final = 10.0  # for each question: a healthy server says what it serves at once
 
 
+class Reached(NamedTuple):
+    """A server that answers: the target with the model that is served, and its own list of models, None where it gave none."""
+
+    target: Target
+    models: object
+
+
 def preflight(target: Target, timeout_s: float = 120.0) -> Target:
-    """The target, with the model that is served where none was named.
+    """The target, with the model that is served where none was named; see `reach`."""
+    return reach(target, timeout_s).target
+
+
+def reach(target: Target, timeout_s: float = 120.0) -> Reached:
+    """The target, with the model that is served where none was named, and what it lists.
 
     Where:    timeout_s is for the one request that may be sent; questions are given at most ten seconds each
     Raises:   RequestError for a model or route that is not there; ServerError where nothing usable answers
@@ -44,13 +57,14 @@ def preflight(target: Target, timeout_s: float = 120.0) -> Target:
     except Unanswered:
         if target.endpoint.is_openai or _is_dead(target, wait_s):
             raise
-        return target
-    names = _safe_names(target, listed)
+        return Reached(target, None)
+    names, models = _safe_names(target, listed), listed.value if listed.status == 200 else None
     if names and (target.model is None or target.model in names):
-        return target if target.model is not None or not target.endpoint.is_openai else replace(target, model=names[0])
+        takes_first = target.model is None and target.endpoint.is_openai
+        return Reached(replace(target, model=names[0]) if takes_first else target, models)
     if not _answers(target, timeout_s):
         raise explain(target, timeout_s)
-    return target
+    return Reached(target, models)
 
 
 def explain(target: Target, timeout_s: float = 120.0) -> RequestError | ServerError:
@@ -151,11 +165,12 @@ def _wrong_route(target: Target, route: Reply, wait_s: float) -> RequestError | 
 
 def _routes_that_answer(target: Target, wait_s: float) -> list[str]:
     asked = [("GET", path) for path in _READ_ONLY] + [("POST", path) for path in ROUTES]
-    found = []
+    found, patience_s = [], wait_s
     for method, path in asked:
         try:
-            reply = ask(target, method, path, wait_s)
-        except Unanswered:
+            reply = ask(target, method, path, patience_s)
+        except Unanswered as failure:
+            patience_s = _AFTER_SILENCE * wait_s if failure.is_late else patience_s
             continue
         if reply.has_route and (method == "POST" or reply.status == 200):
             found.append(path)

@@ -22,6 +22,7 @@ from typing import Any, Final
 
 from inference_bench import __version__
 from inference_bench.errors import ServerError
+from inference_bench.measure.blocking_http import BoundedConnection, BrokenReplyError, body_parts, connect_within
 from inference_bench.measure.target import Target
 from inference_bench.units import MEBI
 
@@ -31,7 +32,11 @@ _HTML: Final = ("text/html", "application/xhtml+xml")
 
 
 class Unanswered(ServerError):
-    """There was no reply; the message says why, and what to try."""
+    """There was no reply; the message says why, and what to try; is_late that all of the time went by."""
+
+    def __init__(self, message: str, *, is_late: bool = False) -> None:
+        super().__init__(message)
+        self.is_late = is_late
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +72,9 @@ def ask(target: Target, method: str, path: str, timeout_s: float) -> Reply:
     Raises:   Unanswered
     """
     address = target.address
-    connection = _connection(target, timeout_s)
+    connection = BoundedConnection(
+        address, timeout_s, ssl.create_default_context() if address.scheme == "https" else None
+    )
     late = threading.Event()
     opened: list[socket.socket] = []
     timer = threading.Timer(timeout_s, _cut, (opened, late))
@@ -82,23 +89,16 @@ def ask(target: Target, method: str, path: str, timeout_s: float) -> Reply:
         connection.request(method, address.base_path + path, headers=headers | dict(target.secret_headers))
         with connection.getresponse() as response:
             content_type = (response.headers.get_content_type() or "").lower()
-            content = response.read(_MOST_BYTES)
+            content = b"".join(body_parts(response, _MOST_BYTES))
         if late.is_set():  # what has no end of its own looks whole when it is cut
             raise TimeoutError
         return Reply(response.status, content_type, _json(content, content_type))
-    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a chunk of a size below 0
-        raise Unanswered(_reason(target, error, late.is_set(), timeout_s)) from None
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a name that none can have
+        is_late = late.is_set() or isinstance(error, TimeoutError)
+        raise Unanswered(_reason(target, error, is_late, timeout_s), is_late=is_late) from None
     finally:
         timer.cancel()
         connection.close()
-
-
-def _connection(target: Target, timeout_s: float) -> http.client.HTTPConnection:
-    address = target.address
-    if address.scheme == "http":
-        return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-    context = ssl.create_default_context()
-    return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=context)
 
 
 def _cut(opened: list[socket.socket], late: threading.Event) -> None:
@@ -119,7 +119,7 @@ def _json(content: bytes, content_type: str) -> Any:
 def _reason(target: Target, error: Exception, is_late: bool, timeout_s: float) -> str:
     """Why there is no reply, and what to try."""
     where = str(target.address)
-    if is_late or isinstance(error, TimeoutError):
+    if is_late:
         return f"{where} did not answer within {timeout_s:g} s: the server may still be loading, or a firewall may drop what is sent"
     if isinstance(error, socket.gaierror | UnicodeError):
         return f"there is no host {target.address.host!r}; check how the address is written"
@@ -136,21 +136,28 @@ def _reason(target: Target, error: Exception, is_late: bool, timeout_s: float) -
     if isinstance(error, ConnectionRefusedError):
         return f"nothing listens at {where}; start the server, or check the port"
     if isinstance(error, http.client.HTTPException | ConnectionError | ValueError):
-        if target.address.scheme == "http" and _speaks_tls(target, timeout_s):
-            return f"{where} speaks TLS; write https:// instead of http://"
-        if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead | ConnectionError):
-            return f"{where} closed the connection without an answer; what listens there may not be a model server"
-        return f"what listens at {where} does not speak HTTP; check the port"
+        return _of_no_reply(target, error, timeout_s)
     said = getattr(error, "strerror", None) or type(error).__name__
     return f"no connection to {where} ({str(said).lower()})"
+
+
+def _of_no_reply(target: Target, error: Exception, timeout_s: float) -> str:
+    """Why something that took the connection gave no reply."""
+    where = target.address
+    if isinstance(error, BrokenReplyError):
+        return f"{where}: {error}; what listens there may not be a model server"
+    if where.scheme == "http" and _speaks_tls(target, timeout_s):
+        return f"{where} speaks TLS; write https:// instead of http://"
+    if isinstance(error, http.client.RemoteDisconnected | http.client.IncompleteRead | ConnectionError):
+        return f"{where} closed the connection without an answer; what listens there may not be a model server"
+    return f"what listens at {where} does not speak HTTP; check the port"
 
 
 def _speaks_tls(target: Target, timeout_s: float) -> bool:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    place = target.address.host, target.address.port
     try:
-        with socket.create_connection(place, timeout=timeout_s) as plain, context.wrap_socket(plain):
+        with connect_within(target.address, timeout_s, context):
             return True
     except OSError:
         return False

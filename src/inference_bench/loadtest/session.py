@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from inference_bench.errors import MeasurementError, RequestError, StorageError
-from inference_bench.loadtest.preflight import explain, preflight
+from inference_bench.loadtest.preflight import Reached, explain, reach
 from inference_bench.loadtest.progress import ProgressMeter
 from inference_bench.loadtest.ray_shards import run_on_ray_shards
 from inference_bench.loadtest.shards import run_sharded
@@ -175,14 +175,14 @@ def open_session(
               which all groups but the finished ones are measured again
     Raises:   RequestError, ServerError, MeasurementError, StorageError, RunFolderError
     """
-    target = _target_of(request)
+    target, models = _reached(request)
     floor = measure_client_floor()
     folder, writer, clock, salt = _new_folder(request.runs) if resume is None else _reopen(resume, finished)
     said = kept_of_prompts(request.prompt_source, request.template, request.document_schema)
     known = {"target": target.base_url, "served_model": target.model, "seed": request.seed, "prompts": said}
     folder.update_meta({**known, **(about or {})})
     say("asking what is served")
-    manifest_sha256 = keep_manifest(folder, manifest_of_load(target))
+    manifest_sha256 = keep_manifest(folder, manifest_of_load(target, models))
     meter = ProgressMeter(say, clock)
 
     def keep(record: RequestRecord) -> None:
@@ -260,7 +260,7 @@ def _clock_behind(begin_s: float) -> Callable[[], float]:
     return lambda: begin_s + clock()
 
 
-def _target_of(request: LoadRequest) -> Target:
+def _reached(request: LoadRequest) -> Reached:
     target = Target(
         request.url,
         request.served_model,
@@ -271,7 +271,7 @@ def _target_of(request: LoadRequest) -> Target:
         document_schema=request.document_schema,
         counts_each_chunk=request.counts_each_chunk,
     )
-    return preflight(target, request.timeout_s)
+    return reach(target, request.timeout_s)
 
 
 def workload_of(request: LoadRequest) -> Workload:

@@ -20,15 +20,13 @@ from typing import Any, Final
 from inference_bench.convert.hugging_face_tokenizer import special_tokens, tokenizer_json
 from inference_bench.convert.metadata import read_raw_metadata
 from inference_bench.convert.plan import read_source
-from inference_bench.engines.answers import ask_server, inside, text_in
+from inference_bench.engines.answers import Asker, inside, text_in
 from inference_bench.engines.base import LLAMA_CPP
-from inference_bench.errors import InferenceBenchError
 from inference_bench.manifest.canonical import canonical_json, sha256_of
 from inference_bench.manifest.components import Component, Group
 from inference_bench.manifest.folder import list_folder
 from inference_bench.manifest.from_files import read_json, template_texts
 from inference_bench.manifest.from_gguf import DEFAULT_TEMPLATE, TEMPLATE_KEY
-from inference_bench.measure.target import Target
 
 Messages = Sequence[Mapping[str, str]]
 
@@ -54,15 +52,15 @@ def is_dated(template: str) -> bool:
     return any(word in template for word in _DATED)
 
 
-def ids_of_server(target: Target, engine: str, timeout_s: float, template: str | None) -> Iterator[Component]:
+def ids_of_server(ask: Asker, model: str | None, engine: str, template: str | None) -> Iterator[Component]:
     """The conversations as the server makes tokens of them; none where it does not.
 
-    Where:    engine is EngineIdentity.kind; template is the server's, where it says it
+    Where:    model is its name in requests, engine EngineIdentity.kind; template is the server's, where it says it
     """
     if template is not None and is_dated(template):
         return
     render = _by_llama_cpp if engine == LLAMA_CPP else _by_messages
-    yield from _components(lambda messages: render(target, messages, timeout_s), _BY_SERVER)
+    yield from _components(lambda messages: render(ask, model, messages), _BY_SERVER)
 
 
 def _components(render: Render, source: str) -> Iterator[Component]:
@@ -72,26 +70,17 @@ def _components(render: Render, source: str) -> Iterator[Component]:
             yield Component(Group.TOKEN_IDS, name, source, sha256_of(canonical_json(list(ids))), value=len(ids))
 
 
-def _by_llama_cpp(target: Target, messages: Messages, timeout_s: float) -> Sequence[int] | None:
-    prompt = inside(_asked(target, "/apply-template", timeout_s, {"messages": list(messages)}), "prompt")
+def _by_llama_cpp(ask: Asker, _model: str | None, messages: Messages) -> Sequence[int] | None:
+    prompt = inside(ask.post("/apply-template", {"messages": list(messages)}), "prompt")
     if not isinstance(prompt, str):
         return None
     body = {"content": prompt, "add_special": True, "parse_special": True}
-    return _ids(_asked(target, "/tokenize", timeout_s, body))
+    return _ids(ask.post("/tokenize", body))
 
 
-def _by_messages(target: Target, messages: Messages, timeout_s: float) -> Sequence[int] | None:
-    named = {} if target.model is None else {"model": target.model}
-    return _ids(
-        _asked(target, "/tokenize", timeout_s, {**named, "messages": list(messages), "add_generation_prompt": True})
-    )
-
-
-def _asked(target: Target, path: str, timeout_s: float, body: object) -> Any:
-    try:
-        return ask_server(target, path, timeout_s, body)
-    except InferenceBenchError:
-        return None
+def _by_messages(ask: Asker, model: str | None, messages: Messages) -> Sequence[int] | None:
+    named = {} if model is None else {"model": model}
+    return _ids(ask.post("/tokenize", {**named, "messages": list(messages), "add_generation_prompt": True}))
 
 
 def _ids(answer: Any) -> Sequence[int] | None:

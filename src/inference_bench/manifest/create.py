@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from inference_bench.engines.answers import Asker
 from inference_bench.engines.base import FlagValue
 from inference_bench.engines.model_files import list_model_files
 from inference_bench.errors import RequestError
@@ -98,7 +99,7 @@ def _places(sources: Sources, say: Progress) -> Iterator[Described]:
         def files_at(path: Path) -> Described:
             return read.get(path.resolve()) or describe_and_remember(path, say)
 
-        yield described_server(target, sources.timeout_s, files_at)
+        yield described_server(Asker(target, sources.timeout_s), files_at)
 
 
 def described_path(path: Path, say: Progress) -> Described:
@@ -121,14 +122,14 @@ def describe_and_remember(
     return found
 
 
-def described_server(target: Target, timeout_s: float, read_files: Callable[[Path], Described | None]) -> Described:
+def described_server(ask: Asker, read_files: Callable[[Path], Described | None]) -> Described:
     """What a server says, and its files where they are on this machine and it says where.
 
     Where:    read_files is how they are read; None where they are not
     Raises:   ServerError
     """
-    found, identity = ask_what_is_served(target, timeout_s)
-    path = local_path(target, identity.model_path)
+    found, identity = ask_what_is_served(ask)
+    path = local_path(ask.target, identity.model_path)
     files = None if path is None else read_files(path)
     if files is None:
         return found

@@ -24,7 +24,6 @@ from inference_bench.manifest.components import ARTIFACT_NAME, SERVED_NAME, Arti
 from inference_bench.manifest.conversation import ids_of_server
 from inference_bench.manifest.from_files import Described
 from inference_bench.manifest.from_gguf import DEFAULT_TEMPLATE
-from inference_bench.measure.target import Target
 
 _MODELS: Final = "/v1/models"
 _PROPS: Final = "/props"
@@ -80,17 +79,16 @@ class Said(NamedTuple):
     identity: EngineIdentity
 
 
-def ask_what_is_served(target: Target, timeout_s: float, report: Report | None = None) -> Said:
+def ask_what_is_served(ask: Asker, report: Report | None = None) -> Said:
     """Everything that a server tells of the model that the target names, or of the first that it lists; and its token ids.
 
     Where:    report is what was asked already, or is known of a server that was started here
     Raises:   ServerError if it does not even list its models
     """
-    reported = read_report(target, timeout_s) if report is None else report
+    target, reported = ask.target, read_report(ask) if report is None else report
     name = reported.identity.model_name if target.model is None else target.model
     identity = replace(reported.identity, model_name=name)
     is_llama_cpp = identity.kind == LLAMA_CPP
-    ask = Asker(target, timeout_s)
     models = inside(ask.json(target.models_path), "data")
     listed = models[:_MOST_LISTED] if isinstance(models, list) else []
     props = ask.json(_PROPS) if is_llama_cpp else None
@@ -101,9 +99,7 @@ def ask_what_is_served(target: Target, timeout_s: float, report: Report | None =
         *_of_list(listed),
         *_of_props(props),
         *{each.key: each for each in adapters}.values(),
-        *ids_of_server(
-            replace(target, model=name), identity.kind, timeout_s, template if isinstance(template, str) else None
-        ),
+        *ids_of_server(ask, name, identity.kind, template if isinstance(template, str) else None),
     )
     if is_llama_cpp:
         why = "llama.cpp loads .gguf files alone"

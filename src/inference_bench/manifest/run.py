@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from inference_bench.engines import llama_cpp_report, sglang_report, vllm_report
-from inference_bench.engines.answers import Listed, Report, pick_figures
+from inference_bench.engines.answers import Asker, Listed, Report, pick_figures
 from inference_bench.engines.base import EngineIdentity, RunningServer
 from inference_bench.errors import InferenceBenchError, RequestError
 from inference_bench.manifest.compare import Verdict, compare_manifests
@@ -36,18 +36,20 @@ _ASK_S: Final = 3.0
 _KNOWN_OWNERS: Final = (llama_cpp_report.OWNER, vllm_report.OWNER, sglang_report.OWNER)
 
 
-def manifest_of_load(target: Target) -> Manifest:
+def manifest_of_load(target: Target, models: object = None) -> Manifest:
     """What a server that is about to be loaded says of itself; empty where it says nothing.
 
-    Where:    one that does not name a known engine is asked for its list of models and for nothing else: a gateway is not probed for
-              routes it does not have. Files are hashed where they are here, and are small or were hashed before
+    Where:    models is its list of models, where it was asked for that just now; one that does not name a known engine is asked for
+              its list of models and for nothing else: a gateway is not probed for routes it does not have. Files are hashed where
+              they are here, and are small or were hashed before
     """
     try:
-        listed = Listed.read(target, _ASK_S)
+        ask = Asker(target, _ASK_S, {} if models is None else {target.models_path: models})
+        listed = Listed.read(ask)
         if listed.owner not in _KNOWN_OWNERS:
             identity = EngineIdentity(listed.owner, "reported by the server", model_name=target.model or listed.name)
             return Manifest(tuple(of_engine(identity, pick_figures(listed.limits()))))
-        return Manifest(described_server(target, _ASK_S, _read_quickly).components)
+        return Manifest(described_server(ask, _read_quickly).components)
     except InferenceBenchError:
         return Manifest(())
 
@@ -74,7 +76,7 @@ def manifest_of_server(
     Raises:   ServerError
     """
     target = Target(server.base_url, server.identity.model_name, api_key=api_key)
-    said = ask_what_is_served(target, _ASK_S, Report(server.identity, server.figures)).described.components
+    said = ask_what_is_served(Asker(target, _ASK_S), Report(server.identity, server.figures)).described.components
     place = path if path is not None else local_path(target, server.identity.model_path)
     if place is None:
         return Manifest(said)

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import Final, Self
 
 from inference_bench.errors import InferenceBenchError, RequestError, ServerError
+from inference_bench.measure.blocking_http import connect_within
 from inference_bench.measure.prometheus_text import MAX_PAGE_BYTES
 from inference_bench.measure.server_metrics import (
     SERVER_METRICS_FILE,
@@ -43,6 +44,7 @@ TIMEOUT_S: Final = 0.8
 SETTLE_S: Final = 0.2  # after the last reply, until a server has counted it
 _MOST_STRANGE: Final = 10  # pages without a figure: some servers show one only once it is not 0
 _PART_BYTES: Final = 256 * KIBI
+_LEAST_S: Final = 0.001
 _WHY: Final = {
     401: "it wants a key that it was not given",
     403: "it does not show them to this client",
@@ -206,7 +208,8 @@ class PageFetcher:
         Raises:   ServerError, OSError (TimeoutError), http.client.HTTPException
         """
         end_s = time.monotonic() + self._timeout_s
-        with self._connect() as connection:
+        with connect_within(self._address, self._timeout_s, self._tls) as connection:
+            connection.settimeout(max(_LEAST_S, end_s - time.monotonic()))
             connection.sendall(self._request)
             received = _read_all(connection, end_s)
         response = http.client.HTTPResponse(_Received(received))  # type: ignore[arg-type]
@@ -218,16 +221,6 @@ class PageFetcher:
         if len(page) > MAX_PAGE_BYTES:
             raise ServerError(f"its page of metrics is larger than {MAX_PAGE_BYTES // MEBI} MiB")
         return page.decode("utf-8", "replace")
-
-    def _connect(self) -> socket.socket:
-        plain = socket.create_connection((self._address.host, self._address.port), self._timeout_s)
-        if self._tls is None:
-            return plain
-        try:
-            return self._tls.wrap_socket(plain, server_hostname=self._address.host)
-        except BaseException:
-            plain.close()
-            raise
 
 
 def _read_all(connection: socket.socket, end_s: float) -> bytes:

@@ -8,6 +8,7 @@ Read next by: cli.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -15,6 +16,7 @@ from typing import Any, Final
 
 from inference_bench.charts.drill import drill_chart, soak_chart
 from inference_bench.operate.drill.results import (
+    ENDS,
     MUST_BE_NONE,
     DrillResult,
     Requests,
@@ -106,7 +108,8 @@ def _scenario_json(each: ScenarioResult) -> dict[str, Any]:
 
 
 def _requests_json(requests: Requests) -> dict[str, Any]:
-    return {"requests": [asdict(each) for each in requests.listed], "completed_every": requests.every}
+    listed = [asdict(each) for each in requests.listed]
+    return {"requests": listed, "completed_every": requests.every, "left_out": dict(requests.left_out)}
 
 
 def _soak_json(soak: SoakResult) -> dict[str, Any]:
@@ -281,10 +284,17 @@ def _drawings(found: DrillResult) -> Iterator[Drawing]:
 
 
 def _thinned(requests: Iterable[Requests]) -> str:
-    every = max(each.every for each in requests)
-    if every == 1:
-        return ""
-    return f" Of the completed requests one in {format_count(every)} is drawn, of all others each."
+    """What is not drawn, of each way to end, over all panels."""
+    drawn, left_out = Counter[str](), Counter[str]()
+    for each in requests:
+        drawn += Counter(one.outcome for one in each.listed)
+        left_out += Counter(each.left_out)
+    said = [
+        f"of {format_count(drawn[end] + left_out[end])} {end} requests {format_count(drawn[end])}"
+        for end in ENDS
+        if left_out[end]
+    ]
+    return f" Drawn are {', '.join(said)}, and all others." if said else ""
 
 
 def drill_html(found: DrillResult, made: Provenance, draw: Draw | None) -> str:

@@ -8,9 +8,11 @@ import threading
 import time
 from contextlib import suppress
 from dataclasses import asdict
+from typing import Any
 
 import pytest
 
+from engines.fake_server import FakeServer
 from inference_bench.errors import RequestError, ServerError, UnknownNameError
 from inference_bench.measure.target import ApiKey
 from inference_bench.operate.contract.catalog import GROUPS, MET_BY_PARTLY, NEEDS, QUESTIONS, group_of
@@ -54,6 +56,35 @@ def test_a_server_that_never_answers_costs_its_time_and_no_more() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, pytest.raises(ServerError, match="did not answer within"):
         check_contract(f"http://127.0.0.1:{silent.getsockname()[1]}", Wish(timeout_s=0.3))
     assert time.monotonic() - began < 5
+
+
+def test_a_server_that_lists_its_model_and_is_silent_otherwise_is_given_up_at_the_first_route() -> None:
+    silent = FakeServer()
+    silent.say("/v1/models", {"data": [{"id": MODEL}]})
+    silent.waits_s = dict.fromkeys(("/props", "/v1/chat/completions", "/v1/completions"), 3.0)
+    try:
+        with pytest.raises(ServerError, match="did not answer within"):
+            check_contract(silent.url, Wish(timeout_s=0.5))
+        texts = [path for _, path, _, body in silent.requests if body]
+        models = [path for _, path, _, _ in silent.requests if path == "/v1/models"]
+    finally:
+        silent.close()
+    assert texts == ["/v1/chat/completions"]
+    assert len(models) == 2, "when it began, and to say why it ended"
+
+
+def test_the_properties_have_ten_seconds_however_patient_the_check_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[str, float]] = []
+    ask = Wire.ask
+
+    def noted(self: Wire, method: str, path: str, body: bytes | None = None, **more: Any) -> Any:
+        asked.append((path, more.get("most_s", self.timeout_s)))
+        return ask(self, method, path, body, **more)
+
+    monkeypatch.setattr(Wire, "ask", noted)
+    with fake_model_server() as model:
+        check_contract(model.url, Wish(only=("limits",), timeout_s=30))
+    assert dict(asked)["/props"] == 10.0
 
 
 def test_the_time_for_the_whole_check_ends_it_and_the_rest_is_not_asked() -> None:

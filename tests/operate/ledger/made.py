@@ -16,8 +16,9 @@ from inference_bench.operate.ledger.recorder import Recorder
 from inference_bench.operate.ledger.totals import By, Share
 from inference_bench.records import RequestStatus
 
-FIRST = EndpointIdentity("first", "http://127.0.0.1:8000", "model-a")
-SECOND = EndpointIdentity("second", "http://127.0.0.1:8001", "model-b")
+RELEASE_A, RELEASE_B = "a1" * 32, "b2" * 32
+FIRST = EndpointIdentity("first", "http://127.0.0.1:8000", "model-a", RELEASE_A)
+SECOND = EndpointIdentity("second", "http://127.0.0.1:8001", "model-b", RELEASE_B)
 
 
 def now() -> str:

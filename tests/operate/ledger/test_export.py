@@ -14,7 +14,7 @@ from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.ledger.export import ATTEMPT_COLUMNS, REQUEST_COLUMNS, LedgerExport
 from inference_bench.operate.ledger.flow import keep_ledger
 from inference_bench.operate.ledger.money import Prices
-from operate.ledger.made import HEAD, SECOND, attempt, line, record, whole, write_lines
+from operate.ledger.made import HEAD, RELEASE_A, RELEASE_B, SECOND, attempt, line, record, whole, write_lines
 
 KINDS = ("csv", "parquet", "duckdb")
 
@@ -39,6 +39,7 @@ EXPECTED: dict[str, Any] = {
     "finish_reason": "stop", "is_completed": True, "user_success": None, "is_useful": True, "is_fallback": True, "ttft_s": 0.2,
     "e2e_s": 1.0, "input_tokens": 500, "cached_input_tokens": 300, "output_tokens": 100, "reasoning_tokens": 20, "num_attempts": 2,
     "computed_input_tokens": 200, "computed_output_tokens": 100, "wasted_output_tokens": 0, "error": None,
+    "manifest_sha256": RELEASE_B,
 }  # fmt: skip
 
 
@@ -70,10 +71,9 @@ def test_parquet_comes_back_with_its_types_and_attempts(tmp_path: Path) -> None:
     assert tuple(row) == (*REQUEST_COLUMNS, "attempts")
     assert {name: row[name] for name in EXPECTED} == EXPECTED
     assert isinstance(row["at"], datetime)
-    assert [(each["endpoint"], each["end"], each["is_answer"]) for each in row["attempts"]] == [
-        ("first", "server_error", False),
-        ("second", "completed", True),
-    ]
+    assert [
+        (each["endpoint"], each["end"], each["is_answer"], each["manifest_sha256"]) for each in row["attempts"]
+    ] == [("first", "server_error", False, RELEASE_A), ("second", "completed", True, RELEASE_B)]
 
 
 def test_duckdb_comes_back_with_its_types_and_attempts_as_a_table(tmp_path: Path) -> None:

@@ -81,6 +81,17 @@ def test_a_request_that_was_refused_is_missing_from_the_sums_and_the_file_says_s
     assert recorder.num_dropped == 1
 
 
+@pytest.mark.parametrize("more", [{"application": "mine"}, {"team": SECRET}, {"request_id": f"say {SECRET}"}])
+def test_a_recorder_that_drops_failures_never_raises_for_a_name_that_it_refuses(
+    tmp_path: Path, more: dict[str, str]
+) -> None:
+    recorder = record(tmp_path, whole(1), whole(2, **more), whole(3), unlisted="refuse", on_error="drop")
+    assert [each.get("dropped") for each in lines(tmp_path)] == [None, 1, None]
+    assert (recorder.num_written, recorder.num_dropped, recorder.num_unlisted) == (2, 1, 1)
+    assert "not one that this recorder was told of" in (recorder.last_error or "")
+    assert SECRET not in (recorder.last_error or "")
+
+
 @pytest.mark.parametrize(
     ("request_id", "is_kept"),
     [
@@ -206,6 +217,20 @@ def test_what_claims_to_come_from_the_future_by_more_than_the_retention_time_is_
     (file,) = tmp_path.iterdir()
     os.utime(file, (clock.now_s, clock.now_s))  # the clock of the machine was ahead, and the file system's with it
     clock.now_s = time.time()
+    assert purge_content(tmp_path, clock).num_deleted == 1
+
+
+def test_a_file_whose_name_does_not_say_its_retention_time_is_kept_for_no_longer_than_any_may_be(
+    tmp_path: Path,
+) -> None:
+    clock = Clock(time.time())
+    far_s, soon_s = int(clock.now_s + 115 * 365 * DAY_S), int(clock.now_s + 100)
+    for name in (f"content-until-{far_s}-2-0123abcd.jsonl", f"content-until-{soon_s}-2-0123abcd.jsonl"):
+        (tmp_path / name).write_text(SECRET)
+    assert purge_content(tmp_path, clock).num_kept == 2
+    clock.now_s += 101
+    assert purge_content(tmp_path, clock).num_deleted == 1
+    clock.now_s += 3_650 * DAY_S
     assert purge_content(tmp_path, clock).num_deleted == 1
 
 

@@ -9,14 +9,16 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inference_bench.errors import RequestError, StorageError
+from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.ledger.content_log import Content, ContentLog
 from inference_bench.operate.ledger.recorder import Recorder
-from operate.ledger.made import entries, kept, lines, record, whole
+from operate.ledger.made import FIRST, HEAD, RELEASE_A, attempt, entries, kept, line, lines, record, whole, write_lines
 
 ROOT = Path(__file__).parents[3]
 
@@ -50,6 +52,20 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
         1.0,
     )
     assert [(each.end, each.prompt_tokens, each.output_tokens) for each in found.attempts] == [("completed", 500, 100)]
+    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == (RELEASE_A, RELEASE_A)
+
+
+def test_a_digest_that_is_none_is_no_more_than_the_word_other(tmp_path: Path) -> None:
+    said = replace(FIRST, manifest_sha256="what was said")
+    record(tmp_path, whole(1, answered_by=said, attempts=(attempt(AttemptEnd.COMPLETED, said),)))
+    (found,) = entries(tmp_path)
+    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == ("other", "other")
+
+
+def test_a_record_of_a_time_before_manifests_is_read(tmp_path: Path) -> None:
+    write_lines(tmp_path / "ledger-a.jsonl", HEAD, line(1))
+    (found,) = entries(tmp_path)
+    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == (None, None)
 
 
 def test_requests_that_end_together_in_tasks_and_threads_are_each_one_whole_line(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.ledger.export import LedgerExport
 from inference_bench.operate.ledger.flow import keep_ledger
 from inference_bench.operate.ledger.money import Prices
-from inference_bench.operate.ledger.totals import By
+from inference_bench.operate.ledger.totals import UNKNOWN, By
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage, TokenCountSource
-from operate.ledger.made import entries, kept, record, whole
+from operate.ledger.made import RELEASE_A, entries, kept, record, whole
 
 
 def request(number: int, **more: Any) -> RequestRecord:
@@ -96,6 +96,17 @@ def test_a_run_stands_with_its_server_without_who_asked_it(tmp_path: Path) -> No
     ledger = kept(run_of(tmp_path, request(1)), by=(By.ENDPOINT, By.MODEL, By.HOUR))
     names = {by: [group.name for group in groups] for by, groups in ledger.groups.items()}
     assert names == {By.ENDPOINT: ["host:8000"], By.MODEL: ["model-a"], By.HOUR: ["2026-11-30 12Z"]}
+
+
+def test_a_run_stands_with_the_manifest_of_what_it_measured_and_one_of_an_earlier_version_with_none(
+    tmp_path: Path,
+) -> None:
+    path = run_of(tmp_path, request(1))
+    RunFolder.open(path).update_meta({"manifest_sha256": RELEASE_A})
+    (found,) = entries(path)
+    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == (RELEASE_A, RELEASE_A)
+    ledger = kept(path, run_of(tmp_path, request(2)), by=(By.MANIFEST,))
+    assert {group.name for group in ledger.groups[By.MANIFEST]} == {RELEASE_A, UNKNOWN}
 
 
 def test_reasoning_is_counted_where_each_chunk_has_a_count(tmp_path: Path) -> None:

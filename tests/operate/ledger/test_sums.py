@@ -13,7 +13,19 @@ from inference_bench.operate.answers import Answer, AttemptEnd
 from inference_bench.operate.ledger.entry import Entry, EntryAttempt
 from inference_bench.operate.ledger.totals import REST, By, Groups, Sums, Waste, shares_of
 from inference_bench.records import RequestStatus
-from operate.ledger.made import FIRST, HEAD, SECOND, attempt, kept, line, record, whole, write_lines
+from operate.ledger.made import (
+    FIRST,
+    HEAD,
+    RELEASE_A,
+    RELEASE_B,
+    SECOND,
+    attempt,
+    kept,
+    line,
+    record,
+    whole,
+    write_lines,
+)
 
 
 def failed(number: int, end: AttemptEnd, status: RequestStatus, **more: Any) -> Answer:
@@ -137,6 +149,7 @@ def test_without_any_request_there_is_no_share(tmp_path: Path) -> None:
         (By.TEAM, {"core": 2}, {"core": 230}),
         (By.MODEL, {"model-a": 1, "model-b": 1}, {"model-a": 130, "model-b": 100}),
         (By.ENDPOINT, {"first": 1, "second": 1}, {"first": 130, "second": 100}),
+        (By.MANIFEST, {RELEASE_A: 1, RELEASE_B: 1}, {RELEASE_A: 130, RELEASE_B: 100}),
     ],
 )
 def test_a_request_stands_with_who_answered_it_and_an_attempt_with_who_got_it(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import math
 import select
 import socket
 import ssl
@@ -24,13 +25,13 @@ from typing import Any, Final
 
 from inference_bench import __version__
 from inference_bench.errors import ServerError, StreamError
+from inference_bench.measure.blocking_http import BoundedConnection, BrokenReplyError, body_parts
 from inference_bench.measure.sse import SseDecoder
 from inference_bench.measure.target import Target
 from inference_bench.units import MEBI
 
 MAX_REPLY_BYTES: Final = 4 * MEBI
 
-_READ_BYTES: Final = 65536
 _CLOSES_WITHIN_S: Final = 0.3
 _LEAST_S: Final = 0.05
 _DONE: Final = b"[DONE]"
@@ -43,6 +44,10 @@ class NoReplyError(ServerError):
     def __init__(self, message: str, *, is_gone: bool = False) -> None:
         super().__init__(message)
         self.is_gone = is_gone
+
+
+class SilentError(NoReplyError):
+    """All of the time of an exchange went by without a whole reply."""
 
 
 class OutOfTimeError(ServerError):
@@ -100,14 +105,17 @@ class Wire:
         self._end_s = time.monotonic() + budget_s
         self._tls = ssl.create_default_context() if target.address.scheme == "https" else None
 
-    def ask(self, method: str, path: str, body: bytes | None = None, *, key: str | None = "own") -> Reply:
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, *, key: str | None = "own", most_s: float = math.inf
+    ) -> Reply:
         """A whole reply.
 
-        Where:    key is "own" for the target's, None for none, or another one that is sent instead
+        Where:    key is "own" for the target's, None for none, or another one that is sent instead; most_s is for what is not
+                  worth the usual time
         Raises:   NoReplyError, OutOfTimeError
         """
         began_s = time.monotonic()
-        with self._exchange(method, path, body, key) as (response, _):
+        with self._exchange(method, path, body, key, most_s) as (response, _):
             content = _whole(response)
             value, took_s = _json(content), time.monotonic() - began_s
             text = content.decode("utf-8", "replace") if value is None else ""
@@ -131,10 +139,10 @@ class Wire:
 
     @contextmanager
     def _exchange(
-        self, method: str, path: str, body: bytes | None, key: str | None
+        self, method: str, path: str, body: bytes | None, key: str | None, most_s: float = math.inf
     ) -> Iterator[tuple[http.client.HTTPResponse, socket.socket]]:
-        timeout_s = self._seconds_left()
-        connection = self._connection(timeout_s)
+        timeout_s = min(self._seconds_left(), most_s)
+        connection = BoundedConnection(self.target.address, timeout_s, self._tls)
         late = threading.Event()
         self.num_requests += 1
         timer: threading.Timer | None = None
@@ -163,12 +171,6 @@ class Wire:
                 self._open.discard(sock)
             connection.close()
 
-    def _connection(self, timeout_s: float) -> http.client.HTTPConnection:
-        address = self.target.address
-        if self._tls is None:
-            return http.client.HTTPConnection(address.host, address.port, timeout=timeout_s)
-        return http.client.HTTPSConnection(address.host, address.port, timeout=timeout_s, context=self._tls)
-
     def abandon(self) -> None:
         """Break off every exchange that is under way, in whatever thread, and let none begin."""
         self._is_abandoned = True
@@ -190,9 +192,11 @@ class Wire:
 
     def _no_reply(self, error: Exception, timeout_s: float, *, is_late: bool) -> NoReplyError:
         if is_late or isinstance(error, TimeoutError):
-            return NoReplyError(f"no whole reply within {timeout_s:.3g} s")
+            return SilentError(f"no whole reply within {timeout_s:.3g} s")
         if isinstance(error, ConnectionRefusedError):
             return NoReplyError("nothing took the connection", is_gone=True)
+        if isinstance(error, BrokenReplyError):
+            return NoReplyError(str(error))
         if isinstance(error, http.client.HTTPException | ConnectionError):
             return NoReplyError("the connection was closed before the reply was whole")
         said = getattr(error, "strerror", None) or type(error).__name__
@@ -201,15 +205,12 @@ class Wire:
 
 def _whole(response: http.client.HTTPResponse) -> bytes:
     """A reply to its end, or as much of it as is taken."""
-    try:
-        return response.read(MAX_REPLY_BYTES)
-    except ValueError:  # a chunk of a size below 0, which http.client takes for a mistake of its caller
-        raise http.client.HTTPException from None
+    return b"".join(body_parts(response, MAX_REPLY_BYTES))
 
 
 def _payloads(found: Stream, response: http.client.HTTPResponse) -> Iterator[bytes]:
     decoder, num_bytes = SseDecoder(), 0
-    while data := response.read1(_READ_BYTES):
+    for data in body_parts(response, MAX_REPLY_BYTES + 1):
         num_bytes += len(data)
         if num_bytes > MAX_REPLY_BYTES:
             raise StreamError("the stream is longer than anything that was asked for; gave up reading")

@@ -14,7 +14,6 @@ import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Final
 
 from inference_bench.operate.answers import Attempt, AttemptEnd
@@ -25,7 +24,6 @@ from inference_bench.operate.drill.traffic import HUNG_AFTER_S, CallerEnd, Outco
 LEAST_TOLERANCE_S: Final = 0.25
 _LOST: Final = "lost"
 _MOST_LISTED: Final = 4_000  # requests
-_LEAST_COMPLETED: Final = 400  # that are listed, however many others there are
 _EARLY_S: Final = 0.02  # that clocks may be read apart
 _NOT_SPOILED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.CANCELLED, AttemptEnd.BREAKER_OPEN})
 _ANSWERED: Final = frozenset({AttemptEnd.COMPLETED, AttemptEnd.INTERRUPTED})
@@ -103,28 +101,27 @@ def _end(outcome: Outcome) -> str:
 
 
 def list_requests(outcomes: Sequence[Outcome], since_s: float, most: int = _MOST_LISTED) -> Requests:
-    """When each request was under way since a moment; where they are more than `most`, of the completed ones every n-th.
-
-    Ignores:  the limit, for what is not completed: each of those is listed
-    """
+    """When each request was under way since a moment; where they are more than `most`, every n-th of those that ended alike."""
     ends = [_end(outcome) for outcome in outcomes]
-    num_completed = ends.count(CallerEnd.COMPLETED)
-    room = max(most - (len(ends) - num_completed), _LEAST_COMPLETED)
-    every = 1 if len(ends) <= most else max(1, math.ceil(num_completed / room))
-    numbers = count()
-    return Requests(
-        tuple(
-            RequestSpan(
-                outcome.began_s - since_s,
-                None if outcome.ended_s is None else outcome.ended_s - since_s,
-                end,
-                _who(outcome),
-            )
-            for outcome, end in zip(outcomes, ends, strict=True)
-            if end != CallerEnd.COMPLETED or next(numbers) % every == 0
-        ),
-        every,
-    )
+    every, seen = _every(Counter(ends), most), Counter[str]()
+    listed: list[RequestSpan] = []
+    for outcome, end in zip(outcomes, ends, strict=True):
+        if seen[end] % every[end] == 0:
+            ended_s = None if outcome.ended_s is None else outcome.ended_s - since_s
+            listed.append(RequestSpan(outcome.began_s - since_s, ended_s, end, _who(outcome)))
+        seen[end] += 1
+    left_out = seen - Counter(each.outcome for each in listed)
+    return Requests(tuple(listed), every.get(CallerEnd.COMPLETED, 1), dict(left_out))
+
+
+def _every(counts: Mapping[str, int], most: int) -> dict[str, int]:
+    """For each end the n of which every n-th fits: of a rare end all are listed, and the rest of the room is for others."""
+    room, every = most, dict[str, int]()
+    for index, (end, number) in enumerate(sorted(counts.items(), key=lambda item: (item[1], item[0]))):
+        part = max(1, room // (len(counts) - index))
+        every[end] = math.ceil(number / part)
+        room -= math.ceil(number / every[end])
+    return every
 
 
 def _is_repeated(outcome: Outcome, deliveries: Sequence[Delivery]) -> bool:

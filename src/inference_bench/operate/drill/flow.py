@@ -18,7 +18,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final, TextIO
 
-from inference_bench.engines.answers import Listed
+from inference_bench.engines.answers import Asker, Listed
 from inference_bench.engines.base import Progress
 from inference_bench.engines.embedded_model import EmbeddedModel, ensure_embedded_model
 from inference_bench.errors import RequestError, StorageError, WorldError
@@ -246,5 +246,5 @@ def _foreign_target(url: str, request: DrillRequest) -> Target:
     Raises:   RequestError; ServerError where it lists no model
     """
     target = Target(url, endpoint=Endpoint.CHAT, api_key=request.api_key)
-    model = request.model or Listed.read(target, _ASK_S).name
+    model = request.model or Listed.read(Asker(target, _ASK_S)).name
     return Target(url, model=model, endpoint=Endpoint.CHAT, api_key=request.api_key)

@@ -84,11 +84,13 @@ class RequestSpan:
 class Requests:
     """The requests of a scenario or a soak, in the order they were sent.
 
-    Where:    of the completed ones every n-th is listed, all of them where that is 1; of the others each
+    Where:    of those that ended alike every n-th is listed; every is that n of the completed ones, left_out how many of each end are
+              not listed, empty where all are
     """
 
     listed: tuple[RequestSpan, ...] = ()
     every: int = 1
+    left_out: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

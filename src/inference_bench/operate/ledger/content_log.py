@@ -138,7 +138,8 @@ def purge_content(folder: Path, clock: Callable[[], float] = time.time) -> Purge
             continue
         try:
             status = path.lstat()
-            if _is_kept(now_s, int(match[1]), None if match[2] is None else int(match[2]), status.st_mtime):
+            kept_s = _MOST_RETENTION_S if match[2] is None else int(match[2])  # an older name does not say it
+            if _is_kept(now_s, int(match[1]), kept_s, status.st_mtime):
                 kept += 1
             elif stat.S_ISREG(status.st_mode):
                 path.unlink()
@@ -150,13 +151,11 @@ def purge_content(folder: Path, clock: Callable[[], float] = time.time) -> Purge
     return Purge(deleted, num_bytes, kept, failed)
 
 
-def _is_kept(now_s: float, ends_s: float, kept_s: float | None, written_s: float) -> bool:
+def _is_kept(now_s: float, ends_s: float, kept_s: float, written_s: float) -> bool:
     """Whether a file's retention time goes on, whatever its writer's clock was.
 
-    Where:    kept_s is the retention time, None where the name, an older one, does not say it; written_s is the file system's own time
+    Where:    kept_s is the retention time, or the longest there may be; written_s is the file system's own time
     """
-    if kept_s is None:
-        return now_s < ends_s
     ends_s = min(ends_s, written_s + kept_s)
     return now_s < ends_s <= now_s + 2 * kept_s
 

@@ -38,6 +38,7 @@ class EntryAttempt:
     http_status: int | None = None
     is_hedge: bool = False
     is_lower_bound: bool = False
+    manifest_sha256: str | None = None
 
     @property
     def is_counted(self) -> bool:
@@ -63,7 +64,7 @@ class Entry:
             is known; the others are seconds since the request began
     Where:  source is the process or the run that wrote it, sequence its place there; tokens are those of the answer that the caller got;
             user_success is what the caller said of it, None where it said nothing; is_warm_up says that nobody waited for it;
-            error is one of a few known words
+            error is one of a few known words; manifest_sha256 is the digest of what whoever answered serves, where that is known
     """
 
     source: str
@@ -89,6 +90,7 @@ class Entry:
     is_warm_up: bool = False
     is_lower_bound: bool = False
     error: str | None = None
+    manifest_sha256: str | None = None
 
     @property
     def at(self) -> datetime | None:

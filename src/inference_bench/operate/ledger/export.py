@@ -69,6 +69,7 @@ _REQUEST: Final[dict[str, tuple[str, Callable[[Entry, Sequence[Share]], Any]]]] 
     "computed_input_tokens": ("int", lambda _, shares: sum(share.input_tokens for share in shares)),
     "computed_output_tokens": ("int", lambda _, shares: sum(share.output_tokens for share in shares)),
     "wasted_output_tokens": ("int", lambda _, shares: sum(share.output_tokens for share in shares if share.waste)),
+    "manifest_sha256": ("str", lambda e, _: e.manifest_sha256),
 }
 # the same of one attempt; in DuckDB behind the source and the sequence of its request
 _ATTEMPT: Final[dict[str, tuple[str, Callable[[Share], Any]]]] = {
@@ -83,6 +84,7 @@ _ATTEMPT: Final[dict[str, tuple[str, Callable[[Share], Any]]]] = {
     "computed_input_tokens": ("int", lambda s: s.input_tokens),
     "computed_output_tokens": ("int", lambda s: s.output_tokens),
     "waste": ("str", lambda s: None if s.waste is None else str(s.waste)),
+    "manifest_sha256": ("str", lambda s: s.attempt.manifest_sha256),
 }
 REQUEST_COLUMNS: Final = tuple(_REQUEST)
 ATTEMPT_COLUMNS: Final = tuple(_ATTEMPT)

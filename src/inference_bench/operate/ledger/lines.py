@@ -186,6 +186,7 @@ def _request(values: Mapping[str, Any], process: _Process, trouble: FileTrouble)
         user_success=_flag(values, "user_success"),
         is_lower_bound=_flag(values, "is_lower_bound") or False,
         error=_word(values, "error"),
+        manifest_sha256=_word(values, "manifest_sha256"),
     )
 
 
@@ -206,6 +207,7 @@ def _attempt(values: object) -> EntryAttempt:
         http_status=_count(values, "http_status"),
         is_hedge=_flag(values, "is_hedge") or False,
         is_lower_bound=_flag(values, "is_lower_bound") or False,
+        manifest_sha256=_word(values, "manifest_sha256"),
     )
 
 

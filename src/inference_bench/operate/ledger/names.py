@@ -36,6 +36,7 @@ REQUEST_ID: Final = r"[A-Za-z0-9](?=[A-Za-z0-9._:-]*\d)[A-Za-z0-9._:-]{3,63}"  #
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MODEL: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,95}")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 _FOLDERS: Final = re.compile(r".*[\\/]")
 
 
@@ -71,6 +72,11 @@ def model_name(name: str | None) -> str | None:
 def endpoint_name(name: str | None) -> str | None:
     """A caller's own name of an endpoint; OTHER for what is no name, such as an address with a key in it."""
     return name if name is None or _NAME.fullmatch(name) else OTHER
+
+
+def digest(text: str | None) -> str | None:
+    """A SHA-256 in hexadecimal digits; OTHER for what is none."""
+    return text if text is None or _SHA256.fullmatch(text) else OTHER
 
 
 def finish_reason(reason: str | None) -> str | None:

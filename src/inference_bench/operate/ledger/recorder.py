@@ -38,10 +38,11 @@ _LEAST_ROTATE_BYTES: Final = 4 * KIBI
 class Recorder:
     """Writes Answers to a folder; call it with each, from any task or thread.
 
-    Where:    unlisted says what becomes of a name or an id that is not allowed: "other" puts that word in its place, "refuse"
-              raises RequestError; on_error is "raise", for a StorageError once an outage, or "drop", which never raises, whatever an
-              Answer holds. What is not written counts in num_dropped. fsync_s is how often the disk is waited for, None for the end of
-              a file alone. Content is written only where log_content is true and content is a ContentLog in another folder
+    Where:    unlisted says what becomes of a name or an id that is not allowed: "other" puts that word in its place, "refuse" loses
+              the record, with a RequestError; on_error is "raise", for a StorageError once an outage, or "drop", which never raises,
+              whatever an Answer holds or is refused for. What is not written counts in num_dropped. fsync_s is how often the disk is
+              waited for, None for the end of a file alone. Content is written only where log_content is true and content is a
+              ContentLog in another folder
     """
 
     def __init__(
@@ -85,8 +86,8 @@ class Recorder:
     def __call__(self, answer: Answer, content: Content | None = None) -> None:
         """Write one request that has ended; its content only where this recorder was told to log it.
 
-        Raises:   StorageError and, for an Answer that no line can hold, RequestError, unless failures are dropped; RequestError for a
-                  name that is refused
+        Raises:   unless failures are dropped, StorageError, and RequestError for an Answer that no line can hold or a name that is
+                  refused
         """
         with self._guard.lock:
             request_id = self._write(answer)
@@ -106,7 +107,10 @@ class Recorder:
         try:
             values, request_id = self._values(answer)
             self._file.write(values)
-        except RequestError:  # a name that is refused, and is counted
+        except RequestError as error:  # a name that is refused, and is counted
+            self.last_error = str(error)
+            if self._drops:
+                return None
             raise
         except OSError as error:
             self._count_lost()
@@ -177,6 +181,7 @@ class Recorder:
             "team": self._listed(answer.team, self._teams, "team"),
             "endpoint": None if by is None else names.endpoint_name(by.name),
             "model": None if by is None else names.model_name(by.model),
+            "manifest_sha256": None if by is None else names.digest(by.manifest_sha256),
             "is_fallback": answer.is_fallback or None,
             "user_success": answer.user_success,
             "is_lower_bound": answer.is_lower_bound or None,
@@ -227,6 +232,7 @@ def _attempt_values(attempt: Attempt) -> dict[str, Any]:
         {
             "endpoint": names.endpoint_name(attempt.endpoint.name),
             "model": names.model_name(attempt.endpoint.model),
+            "manifest_sha256": names.digest(attempt.endpoint.manifest_sha256),
             "end": str(attempt.end),
             "started_s": attempt.started_s,
             "ended_s": attempt.ended_s,

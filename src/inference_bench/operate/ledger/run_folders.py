@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
+from inference_bench.manifest.run import META_KEY
 from inference_bench.measure.store import META_FILE, RunFolder, read_json_object, read_records
 from inference_bench.operate.answers import AttemptEnd, end_of_status
 from inference_bench.operate.ledger.entry import Entry, EntryAttempt
@@ -40,6 +41,7 @@ class RunFacts:
     fingerprint: str
     endpoint: str | None
     model: str | None
+    manifest_sha256: str | None
     begun_s: float | None
     num_dropped_bytes: int
     num_unfinished: int
@@ -62,6 +64,7 @@ def read_run(path: Path) -> tuple[RunFacts, Iterator[Entry]]:
         fingerprint=_fingerprint(meta.get("created"), stored.records),
         endpoint=_endpoint(meta.get("target")),
         model=_text(meta.get("served_model") or meta.get("model")),
+        manifest_sha256=_text(meta.get(META_KEY)),
         begun_s=_wall(meta.get("created")),
         num_dropped_bytes=stored.num_dropped_bytes,
         num_unfinished=stored.num_unfinished,
@@ -104,6 +107,7 @@ def _entry(record: RequestRecord, number: int, facts: RunFacts) -> Entry:
         output_tokens=tokens,
         http_status=record.http_status,
         is_lower_bound=is_lower_bound,
+        manifest_sha256=facts.manifest_sha256,
     )
     return Entry(
         source=facts.name,
@@ -126,6 +130,7 @@ def _entry(record: RequestRecord, number: int, facts: RunFacts) -> Entry:
         is_warm_up=record.stage is not Stage.MEASURE,
         is_lower_bound=is_lower_bound,
         error=None if record.error is None else str(attempt.end),
+        manifest_sha256=facts.manifest_sha256 if tokens is not None else None,
     )
 
 

@@ -36,6 +36,7 @@ class By(StrEnum):
     TEAM = "team"
     MODEL = "model"
     ENDPOINT = "endpoint"
+    MANIFEST = "manifest"
     HOUR = "hour"
     DAY = "day"
 
@@ -318,6 +319,7 @@ class Groups:
             By.TEAM: entry.team,
             By.MODEL: entry.model or (first.model if first else None),
             By.ENDPOINT: entry.endpoint or (first.endpoint if first else None),
+            By.MANIFEST: entry.manifest_sha256 or (first.manifest_sha256 if first else None),
         }[self.by]
         return found or UNKNOWN
 
@@ -326,6 +328,8 @@ class Groups:
             return attempt.endpoint or of_request
         if self.by is By.MODEL:
             return attempt.model or of_request
+        if self.by is By.MANIFEST:
+            return attempt.manifest_sha256 or of_request
         return of_request
 
 

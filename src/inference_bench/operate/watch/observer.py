@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from inference_bench.engines.answers import inside, text_in
+from inference_bench.engines.answers import Asker, inside, text_in
 from inference_bench.engines.attach import read_report
 from inference_bench.errors import InferenceBenchError, RequestError
 from inference_bench.measure.server_metrics_watch import require_page_path
@@ -244,7 +244,7 @@ class Observer:
     async def _read_limits(self) -> None:
         timeout_s = self._options.timeout_s
         try:
-            report = await in_own_thread(lambda: read_report(self.watched.target, timeout_s))
+            report = await in_own_thread(lambda: read_report(Asker(self.watched.target, timeout_s)))
         except (InferenceBenchError, OSError, ValueError, RecursionError):
             return
         figures, found = report.figures, self._found
