@@ -15,7 +15,7 @@ from inference_bench.measure.store import RunFolder
 from inference_bench.origin import Origin
 from inference_bench.records import RequestRecord, RequestStatus, Stage
 from inference_bench.report.text import MAX_COLUMNS
-from operate.ledger.made import SECOND, record, whole
+from operate.ledger.made import RELEASE_A, RELEASE_B, SECOND, record, whole
 
 SERVED = Manifest((Component(Group.ENGINE, "version", "a test", value="1"),))
 FIELDS = [
@@ -100,10 +100,16 @@ def test_the_fallback_that_answered_is_named_from_what_a_recorder_wrote(
     second = said["outputs"][1]
     assert (second["request_id"], second["answered_by"], second["is_fallback"]) == ("request-2", "second", True)
     assert (second["prompt_tokens"], second["output_tokens"], second["finish_reason"]) == (500, 100, "stop")
-    assert (second["ttft_s"], second["e2e_s"], second["manifest_sha256"]) == (0.2, 1.0, None)
+    assert (second["ttft_s"], second["e2e_s"], second["manifest_sha256"]) == (0.2, 1.0, RELEASE_B)
+    assert said["manifest_sha256"] is None, "the fallback serves another"
     (note,) = said["notes"]
     assert note.startswith("lines that are no records, and are left out, first ledger-")
     assert note.endswith(".jsonl line 4: 1")
+
+
+def test_records_of_one_release_name_it_once(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    record(tmp_path / "records", whole(1), whole(2), whole(3, answered_by=None))
+    assert run_json(capsys, "manifest", "outputs", str(tmp_path / "records"))["manifest_sha256"] == RELEASE_A
 
 
 def test_a_run_that_was_cut_short_says_what_is_missing(capsys: pytest.CaptureFixture[str], run_dir: Path) -> None:

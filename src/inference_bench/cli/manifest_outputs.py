@@ -71,7 +71,9 @@ def _of_recorders(path: Path, progress: Callable[[str], None]) -> OutputRecords:
             f"{shown_name(path)} holds no outputs: neither the meta.json of a run nor records in {FILES}; give a run folder, the "
             "folder that a recorder writes to, or one of its files"
         )
-    return OutputRecords(Kind.RECORDS, outputs, notes=tuple(_trouble_words(trouble)))
+    digests = {each.manifest_sha256 for each in outputs if each.answered_by is not None}
+    digest = digests.pop() if len(digests) == 1 else None
+    return OutputRecords(Kind.RECORDS, outputs, digest, tuple(_trouble_words(trouble)))
 
 
 def _counted(entries: Iterator[Entry], progress: Callable[[str], None]) -> Iterator[OutputProvenance]:

@@ -51,7 +51,7 @@ class Kind(StrEnum):
 class OutputRecords:
     """All records of one place.
 
-    Where:    manifest_sha256 is that of all of them, None where none is known; notes say what is missing
+    Where:    manifest_sha256 is that of all that were answered, None where they have no one digest; notes say what is missing
     """
 
     kind: Kind
@@ -114,6 +114,10 @@ class EntryLike(_Told, Protocol):
     def endpoint(self) -> str | None:
         """The caller's name for whoever answered."""
 
+    @property
+    def manifest_sha256(self) -> str | None:
+        """The digest of what that serves, where the client knew it."""
+
 
 def output_of_answer(answer: AnswerLike) -> OutputProvenance:
     """The record of an answer that may have taken several attempts: whoever answered is named, fallback or not."""
@@ -122,8 +126,8 @@ def output_of_answer(answer: AnswerLike) -> OutputProvenance:
 
 
 def output_of_entry(entry: EntryLike) -> OutputProvenance:
-    """The same of a line that a recorder wrote, which names whoever answered, and no manifest."""
-    return _output(entry, None, entry.endpoint)
+    """The same of a line that a recorder wrote."""
+    return _output(entry, entry.manifest_sha256, entry.endpoint)
 
 
 def _output(told: _Told, manifest_sha256: str | None, answered_by: str | None) -> OutputProvenance:

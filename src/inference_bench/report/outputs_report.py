@@ -26,7 +26,7 @@ _MOST_ROWS: Final = 8  # of a terminal; file and JSON hold all
 _MOST_NAMES: Final = 6
 _NO_DIGEST: Final = {
     Kind.RUN: f"{NOT_AVAILABLE}: the folder holds no manifest",
-    Kind.RECORDS: f"{NOT_AVAILABLE}: recorders write down who answered, and no manifest of it",
+    Kind.RECORDS: f"{NOT_AVAILABLE}: the records do not all name one; each has its own, where the client knew it",
 }
 
 

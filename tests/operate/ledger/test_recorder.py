@@ -55,11 +55,12 @@ def test_a_record_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == (RELEASE_A, RELEASE_A)
 
 
-def test_a_digest_that_is_none_is_no_more_than_the_word_other(tmp_path: Path) -> None:
+def test_a_digest_that_is_none_is_not_written(tmp_path: Path) -> None:
     said = replace(FIRST, manifest_sha256="what was said")
     record(tmp_path, whole(1, answered_by=said, attempts=(attempt(AttemptEnd.COMPLETED, said),)))
     (found,) = entries(tmp_path)
-    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == ("other", "other")
+    assert (found.manifest_sha256, found.attempts[0].manifest_sha256) == (None, None)
+    assert "what was said" not in "".join(each.read_text() for each in tmp_path.iterdir())
 
 
 def test_a_record_of_a_time_before_manifests_is_read(tmp_path: Path) -> None:

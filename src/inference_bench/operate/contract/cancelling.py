@@ -51,12 +51,12 @@ def cancelling(server: Server) -> Iterator[Row]:
 def running(server: Server) -> float | None:
     """How many requests the server says it works on: by its metrics, else by its slots."""
     with suppress(ServerError):
-        page = server.get("/metrics")
+        page = server.wire.ask("GET", "/metrics", most_s=_LONGEST_S)
         found = read_page(page.text, 0.0, 0.0) if page.status == 200 else None
         if found is not None and found[1].running is not None:
             return found[1].running
     with suppress(ServerError):
-        slots = server.get("/slots").value
+        slots = server.wire.ask("GET", "/slots", most_s=_LONGEST_S).value
         if isinstance(slots, list) and slots:
             return float(sum(bool(slot.get("is_processing")) for slot in slots if isinstance(slot, dict)))
     return None

@@ -75,8 +75,8 @@ def endpoint_name(name: str | None) -> str | None:
 
 
 def digest(text: str | None) -> str | None:
-    """A SHA-256 in hexadecimal digits; OTHER for what is none."""
-    return text if text is None or _SHA256.fullmatch(text) else OTHER
+    """A SHA-256 in hexadecimal digits; None for what is none."""
+    return text if text is not None and _SHA256.fullmatch(text) else None
 
 
 def finish_reason(reason: str | None) -> str | None:
