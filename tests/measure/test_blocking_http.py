@@ -6,7 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -76,11 +76,10 @@ ROUTES: dict[str, Callable[[Target], object]] = {
 def test_a_chunk_of_a_size_below_0_is_given_up_at_once(size: bytes) -> None:
     with endless(HEAD + size + b"\r\n", b"x" * 65536) as server:
         address = parse_address(f"http://127.0.0.1:{server.port}")
-        connection = BoundedConnection(address, PATIENCE_S, None)
-        connection.request("GET", "/v1/models")
-        with pytest.raises(BrokenReplyError, match="a chunk has no size"):
-            list(body_parts(connection.getresponse(), 4 * MEBI))
-        connection.close()
+        with closing(BoundedConnection(address, PATIENCE_S, None)) as connection:
+            connection.request("GET", "/v1/models")
+            with pytest.raises(BrokenReplyError, match="a chunk has no size"):
+                list(body_parts(connection.getresponse(), 4 * MEBI))
     assert server.num_sent < 64 * MEBI  # what the system holds for a socket, and not what comes in all that time
 
 
@@ -94,10 +93,10 @@ def test_such_a_reply_is_said_to_be_broken(ask_for_it: Callable[[Target], object
 @pytest.mark.parametrize("size", [b"7fffffffffffffff", b"ffffffffffffffffffff"])
 def test_of_a_chunk_of_absurd_size_no_more_is_taken_than_was_asked_for(size: bytes) -> None:
     with endless(HEAD + size + b"\r\n", b"x" * 65536) as server:
-        connection = BoundedConnection(parse_address(f"http://127.0.0.1:{server.port}"), PATIENCE_S, None)
-        connection.request("GET", "/v1/models")
-        assert sum(map(len, body_parts(connection.getresponse(), MEBI))) == MEBI
-        connection.close()
+        address = parse_address(f"http://127.0.0.1:{server.port}")
+        with closing(BoundedConnection(address, PATIENCE_S, None)) as connection:
+            connection.request("GET", "/v1/models")
+            assert sum(map(len, body_parts(connection.getresponse(), MEBI))) == MEBI
 
 
 @pytest.mark.parametrize("name", ROUTES)
