@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -34,9 +35,15 @@ def play_all(scenarios: tuple[Scenario, ...]) -> dict[str, ScenarioResult]:
         return {each.scenario.name: judge(each, BASELINES) for each in asyncio.run(work())}
 
 
-@pytest.fixture(scope="module")
-def results() -> dict[str, ScenarioResult]:
+@cache
+def _played(_number_of_try: int) -> dict[str, ScenarioResult]:
     return play_all(SCENARIOS)
+
+
+@pytest.fixture
+def results(request: pytest.FixtureRequest) -> dict[str, ScenarioResult]:
+    """All scenarios, played once; a further try of a test looks at them played anew."""
+    return _played(getattr(request.node, "execution_count", 1))
 
 
 @pytest.mark.parametrize("name", [each.name for each in SCENARIOS])
