@@ -226,3 +226,42 @@ def test_any_bytes_are_read_or_refused_alike_however_they_are_cut(noise: list[by
     whole = read([data])
     assert (reader.head, reader.is_complete, str(reader.failure)) == (whole[0], whole[2], str(whole[3]))
     assert reader.failure is None or len(reader.failure.args[0]) < MAX_HEADER_BYTES
+
+
+LENGTH = b"Content-Length: 2\r\n\r\nok"
+ANOTHER_MAY_FOLLOW = {
+    "a length": (HEAD + LENGTH, True),
+    "no body": (b"HTTP/1.1 204 No Content\r\n\r\n", True),
+    "a length of nothing": (HEAD + b"Content-Length: 0\r\n\r\n", True),
+    "chunks": (CHUNKED + chunk(b"ok") + b"0\r\n\r\n", True),
+    "trailers": (CHUNKED + chunk(b"ok") + b"0\r\nX-Sum: 5\r\n\r\n", True),
+    "interim": (b"HTTP/1.1 100 Continue\r\nConnection: close\r\n\r\n" + HEAD + LENGTH, True),
+    "it says so": (HEAD + b"Connection: keep-alive\r\n" + LENGTH, True),
+    "it says no": (HEAD + b"Connection: close\r\n" + LENGTH, False),
+    "it says no in capitals and among others": (HEAD + b"Connection: x\r\nConnection: CLOSE , y\r\n" + LENGTH, False),
+    "an old one": (HEAD.replace(b"1.1", b"1.0") + LENGTH, False),
+    "an old one that says so": (HEAD.replace(b"1.1", b"1.0") + b"Connection: Keep-Alive\r\n" + LENGTH, True),
+    "an old one with chunks": (CHUNKED.replace(b"1.1", b"1.0", 1) + chunk(b"ok") + b"0\r\n\r\n", False),
+    "two lengths": (
+        HEAD + b"Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk(b"ok") + b"0\r\n\r\n",
+        False,
+    ),
+    "until the end": (HEAD + b"\r\nok", False),
+    "a chunk too long": (CHUNKED + b"1\r\nok\r\n0\r\n\r\n", False),
+    "more than a length": (HEAD + LENGTH + b"H", False),
+    "more than no body": (b"HTTP/1.1 204 No Content\r\n\r\nH", False),
+    "more than a length of nothing": (HEAD + b"Content-Length: 0\r\n\r\nH", False),
+    "more than chunks": (CHUNKED + chunk(b"ok") + b"0\r\n\r\nH", False),
+}
+
+
+@pytest.mark.parametrize("name", ANOTHER_MAY_FOLLOW)
+def test_another_response_may_follow_one_that_has_an_end_of_its_own_and_nothing_after_it(name: str) -> None:
+    data, expected = ANOTHER_MAY_FOLLOW[name]
+    for cut in range(len(data) + 1):
+        reader = ReplyReader()
+        assert not reader.keeps_connection
+        reader.feed(data[:cut])
+        reader.feed(data[cut:])
+        reader.feed(b"")
+        assert (reader.keeps_connection and reader.is_complete) is expected, cut

@@ -2,10 +2,10 @@
 
 In:   bytes of one response as they come, and that no more will come
 Out:  Head, then the bytes of the body, and whether it is complete
-Leaves out: sockets and times (wire), requests (http1), what the body says (openai_stream); one connection, one response
+Leaves out: sockets and times (wire), requests (http1), what the body says (openai_stream), the response after this one
 
-The rules are those of RFC 9112 for a client that asked to close: interim responses are passed over, chunk extensions and
-trailers are read and dropped, a length is believed only where it is one number. What a server may make us keep is a
+The rules are those of RFC 9112 for a client that asks once at a time: interim responses are passed over, chunk extensions
+and trailers are read and dropped, a length is believed only where it is one number. What a server may make us keep is a
 head of bounded size and one line of a chunk; the body passes through.
 Read next by: http1.
 """
@@ -26,7 +26,7 @@ MAX_SIZE_DIGITS: Final = 16
 
 _LINE_END: Final = b"\r\n"
 _HEAD_END: Final = re.compile(rb"\r?\n\r?\n")
-_STATUS_LINE: Final = re.compile(rb"HTTP/1\.[01] ([1-9][0-9]{2})(?: [^\r\n\x00]*)?")
+_STATUS_LINE: Final = re.compile(rb"HTTP/1\.([01]) ([1-9][0-9]{2})(?: [^\r\n\x00]*)?")
 _VERSION: Final = b"HTTP/1."
 _FIELD: Final = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*([^\r\n\x00]*)")
 _SIZE: Final = re.compile(rb"([0-9A-Fa-f]{1,%d})[ \t]*(?:;[^\r\n\x00]*)?" % MAX_SIZE_DIGITS)
@@ -53,12 +53,13 @@ class ReplyReader:
     """One response: bytes in, bytes of its body out.
 
     Where:    head is None until the whole of it has come; is_complete says that nothing of the response is missing;
-              failure is what broke its rules, after which nothing more is read
+              failure is what broke its rules, after which nothing more is read; keeps_connection says, once there is a head,
+              that another response may follow a complete one: it has an end of its own, and nothing came after that
     """
 
     def __init__(self, max_header_bytes: int = MAX_HEADER_BYTES) -> None:
         self.head: Head | None = None
-        self.is_complete = False
+        self.is_complete = self.keeps_connection = False
         self.failure: ExchangeError | None = None
         self._max_header_bytes = max_header_bytes
         self._num_head_bytes = 0
@@ -93,7 +94,7 @@ class ReplyReader:
             raise ExchangeError(FailureKind.LOST, "the server closed the connection")
 
     def _fail(self, failure: ExchangeError) -> None:
-        self.failure = failure
+        self.failure, self.keeps_connection = failure, False
         self._feed = _drop
         self._sizes.clear()
 
@@ -110,10 +111,11 @@ class ReplyReader:
                 self._held = data
                 return b""
             self._num_head_bytes += end
-            status, fields = _parse_head(data[: found.start()])
+            status, is_old, fields = _parse_head(data[: found.start()])
             data, seen = data[end:], 0
             if status >= 200:
                 self._held = b""
+                self.keeps_connection = _keeps_connection(fields, is_old)
                 return self._begin_body(status, fields, data)
             if not data:
                 self._held = b""
@@ -130,11 +132,11 @@ class ReplyReader:
         location, retry_after = fields.get("location", ""), fields.get("retry-after", "")
         self.head = Head(status, content_type, encoding, location, retry_after, fields.get("date", ""))
         if status in _WITHOUT_BODY or length == 0:
-            self.is_complete, self._feed = True, _drop
+            self.is_complete, self._feed = True, self._feed_surplus
         elif coding is not None:
             self._feed = self._feed_chunks
         elif length is None:
-            self._ends_with_connection = True
+            self._ends_with_connection, self.keeps_connection = True, False
             self._feed = _pass_on
         else:
             self._left = length
@@ -144,7 +146,9 @@ class ReplyReader:
     def _feed_length(self, data: bytes) -> bytes:
         part = data[: self._left]
         self._left -= len(part)
-        self.is_complete = not self._left
+        if not self._left:
+            self.is_complete, self._feed = True, self._feed_surplus
+            self._feed_surplus(data[len(part) :])
         return part
 
     def _feed_chunks(self, data: bytes) -> bytes:
@@ -216,11 +220,17 @@ class ReplyReader:
         data = self._held + data
         end = data.find(_LINE_END + _LINE_END)
         if end >= 0:
-            self._held, self.is_complete, self._feed = b"", True, _drop
+            self._held, self.is_complete, self._feed = b"", True, self._feed_surplus
+            self._feed_surplus(data[end + 2 * len(_LINE_END) :])
         elif len(data) > self._max_header_bytes:
             _refuse(f"its trailers are larger than {self._max_header_bytes} bytes")
         else:
             self._held = data
+        return b""
+
+    def _feed_surplus(self, data: bytes) -> bytes:
+        """Nobody asked for it: whatever would come next could not be told from it."""
+        self.keeps_connection = self.keeps_connection and not data
         return b""
 
 
@@ -232,13 +242,13 @@ def _pass_on(data: bytes) -> bytes:
     return data
 
 
-def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
-    """The status, and the fields by their names in lower case; a repeated one is joined with commas."""
+def _parse_head(head: bytes) -> tuple[int, bool, dict[str, str]]:
+    """The status, whether this is HTTP/1.0, and the fields by their names in lower case; a repeated one is joined with commas."""
     first, *lines = head.replace(b"\r\n", b"\n").split(b"\n")
     found = _STATUS_LINE.fullmatch(first)
     if found is None:
         _refuse("it does not begin with a status line")
-    status, fields, last = int(found[1]), dict[str, str](), ""
+    status, is_old, fields, last = int(found[2]), found[1] == b"0", dict[str, str](), ""
     if status == 101:
         _refuse("it changes the protocol")
     for line in lines:
@@ -249,7 +259,15 @@ def _parse_head(head: bytes) -> tuple[int, dict[str, str]]:
             _refuse("a header is none")
         last, value = field[1].decode("ascii").lower(), field[2].strip(b" \t").decode("latin-1")
         fields[last] = f"{fields[last]}, {value}" if last in fields else value
-    return status, fields
+    return status, is_old, fields
+
+
+def _keeps_connection(fields: dict[str, str], is_old: bool) -> bool:
+    """Whether the server means to keep the connection; where two say how long the body is, it is not to be trusted."""
+    if "transfer-encoding" in fields and (is_old or "content-length" in fields):
+        return False
+    options = {option.strip().lower() for option in fields.get("connection", "").split(",")}
+    return "close" not in options and (not is_old or "keep-alive" in options)
 
 
 def _parse_length(value: str | None) -> int | None:

@@ -1,11 +1,11 @@
-"""How bytes get to a server and back: one HTTP/1.1 exchange on one new connection, every read stamped first.
+"""How bytes get to a server and back: one HTTP/1.1 exchange on one connection, every read stamped first.
 
 In:   an address, a request, a clock and limits
 Out:  the status line, then pieces of the body with the time each arrived, and who says so
-Leaves out: what the bytes mean (openai_stream), redirects, proxies, compression, connection reuse
+Leaves out: what the bytes mean (openai_stream), redirects, proxies, compression, keeping connections (operate/client)
 
-A connection serves one request: llama.cpp closes it after an event stream anyway, and a reused one would time a
-different thing from one request to the next. TCP_NODELAY is set on it. The kernel stamps what arrives where it can
+What `open_exchange` opens serves one request: llama.cpp closes it after an event stream anyway, and a reused one would
+time a different thing from one request to the next. TCP_NODELAY is set on it. The kernel stamps what arrives where it can
 (kernel_wire), otherwise this program does before any parsing (wire). The name of the server is looked up once, not once
 a request.
 Read next by: sender.
@@ -276,6 +276,16 @@ class Exchange:
         if reader.failure is not None:
             raise reader.failure
         self.is_over = reader.is_complete or self._has_ended()
+
+    def finish(self) -> bool | None:
+        """Take in what is left, and hand none of it out: may another request follow? None while the end is still to come."""
+        reader, reads = self._reader, self._reads
+        reads.extend(self._wire.take())
+        while reads:
+            reader.feed(reads.popleft().data)
+        if self._wire.is_over or not reader.keeps_connection:
+            return False
+        return True if reader.is_complete else None
 
     def _has_ended(self) -> bool:
         """Whether the connection has ended, and the reply with it."""

@@ -22,7 +22,7 @@ from typing import Final, TypeAlias
 
 from inference_bench.measure.kernel_stamps import STAMP_BYTES, parse_stamp_ns
 from inference_bench.measure.read_rounds import SHORT_S, ReadRounds, Round
-from inference_bench.measure.wire import FailureKind, Read, Timeouts, Wire, describe_error, may_be_end
+from inference_bench.measure.wire import FailureKind, Read, Timeouts, Wire, describe_error, is_readable, may_be_end
 from inference_bench.units import GIGA, KIBI
 
 KERNEL_READ_BYTES: Final = 8 * KIBI  # Python allocates it for every call; 256 KiB would double the cost of a token
@@ -38,9 +38,13 @@ _Arrival: TypeAlias = tuple[Round, bool, bytes, int | None]
 
 
 class _Tls:
-    """TLS over bytes in memory."""
+    """TLS over bytes in memory.
+
+    Where:    is_over says that the other side has ended the session; it may wait long before it closes the connection
+    """
 
     def __init__(self, context: ssl.SSLContext, host: str) -> None:
+        self.is_over = False
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._session = context.wrap_bio(self._incoming, self._outgoing, server_hostname=host)
 
@@ -64,9 +68,10 @@ class _Tls:
         Raises:   ssl.SSLError
         """
         plain = bytearray()
-        with suppress(ssl.SSLWantReadError, ssl.SSLZeroReturnError):
+        with suppress(ssl.SSLWantReadError):
             while part := self._session.read(KERNEL_READ_BYTES):
                 plain += part
+            self.is_over = True
         return bytes(plain)
 
     def encrypt(self, data: bytes) -> None:
@@ -183,6 +188,8 @@ class KernelWire(Wire):
         self._count(data, now.begin_s)
         if self._piles_up:
             self._judge(now, data, stamp_ns or 0)
+        if self._tls is not None and self._tls.is_over:
+            self._close(None)
 
     def _judge(self, now: Round, data: bytes, stamp_ns: int) -> None:
         """Tell the round of events close to each other; those at the end of a reply do not count."""
@@ -223,6 +230,16 @@ class KernelWire(Wire):
 
     def _abort(self) -> None:
         self._close(None)
+
+    def _is_clear(self) -> bool:
+        if self._socket is None or self._arrived or self._unsent:
+            return False
+        return not is_readable(self._socket.fileno())
+
+    def _begin_anew(self, now_s: float) -> None:
+        self._drained_s = self._latest_s = now_s
+        self._stamp_ns = self._num_short = 0
+        self._rounds.compare_clocks()
 
     def _close(self, error: OSError | None) -> None:
         if self._socket is not None:

@@ -91,13 +91,17 @@ class ReadRounds:
 
     def join(self, connection: socket.socket, read: Reader) -> None:
         """From now on call this when the socket has something."""
-        self._clocks.see(take_bracket(self._clock, self._realtime_ns))
+        self.compare_clocks()
         if self._ready is None:
             self._ready = select.epoll()
             self._watch()
         number = connection.fileno()
         self._ready.register(number, select.EPOLLIN)
         self._readers[number] = read
+
+    def compare_clocks(self) -> None:
+        """Somebody begins to wait: what comes is told by how the clocks stand from here on."""
+        self._clocks.see(take_bracket(self._clock, self._realtime_ns))
 
     def leave(self, connection: socket.socket) -> None:
         """No more of this socket, which is still open; the last one takes everything along."""

@@ -8,6 +8,8 @@ Reads that nobody takes pile up; whoever waits is woken for each of them, or, on
 may be the last of the reply, for much at once, and at the end. Parsing one read at a time costs as much again as
 receiving it, and it keeps the next socket waiting.
 
+A wire may serve one reply after another: between two it rests, without time limits, and tells at once of whatever comes.
+
 `AsyncioWire` works everywhere: the stamp is taken when asyncio hands a read over, before any parsing; all sockets that
 are ready together are stamped before the first of them is parsed.
 Read next by: kernel_wire, http1.
@@ -18,7 +20,9 @@ from __future__ import annotations
 import asyncio
 import math
 import os
+import select
 import ssl
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -89,19 +93,22 @@ class Read(NamedTuple):
 class Wire:
     """What the two ways to receive have in common: reads wait in order, and nothing is waited for too long.
 
-    Where:    failure is how the connection broke off, None as long as it has not
+    Where:    failure is how the connection broke off, None as long as it has not; is_renewed says that it has served before
     """
 
     def __init__(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> None:
         self._clock, self._timeouts, self._max_bytes = clock, timeouts, max_bytes
         self._news = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_s = 0.0  # when it looks next
+        self._on_news: Callable[[Wire], None] | None = None  # who is told while this rests
         self._num_bytes = 0
         self._num_waiting_bytes = 0
         self._piles_up = self._was_cut = False
         self._deadline_s = clock() + timeouts.total_s
         self._last_s = clock()
         self.failure: ExchangeError | None = None
+        self.is_renewed = False
         self.closed = asyncio.Event()
 
     def send(self, data: bytes) -> None:
@@ -138,8 +145,40 @@ class Wire:
         """Drop the connection and wait until the socket is gone."""
         raise NotImplementedError
 
+    def rest(self, on_news: Callable[[Wire], None]) -> None:
+        """From now on no time limit holds, and on_news is called for whatever comes, and at the end."""
+        self._on_news, self._piles_up = on_news, False
+
+    def renew(self, timeouts: Timeouts, max_bytes: int) -> bool:
+        """Begin again, for another reply; False where the connection has ended, or has more than the replies so far."""
+        if not self._is_clear():
+            return False
+        self._on_news, self.is_renewed = None, True
+        self._timeouts, self._max_bytes = timeouts, max_bytes
+        self._num_bytes = self._num_waiting_bytes = 0
+        self._last_s = now_s = self._clock()
+        self._deadline_s = now_s + timeouts.total_s
+        due_s = now_s + min(timeouts.idle_s, timeouts.total_s)
+        if self._timer is None or due_s < self._timer_s:  # otherwise the last reply's looks early enough, and goes on
+            self._look_after(due_s, now_s)
+        self._begin_anew(now_s)
+        return True
+
+    def drop(self) -> None:
+        """Drop the connection without a word to whoever is told; `closed` says when the socket is gone."""
+        self._on_news = None
+        self._abort()
+
     def _abort(self) -> None:
         """Drop the connection."""
+        raise NotImplementedError
+
+    def _is_clear(self) -> bool:
+        """Whether the connection stands, and nothing waits to be sent, taken or read."""
+        raise NotImplementedError
+
+    def _begin_anew(self, now_s: float) -> None:
+        """Another reply begins: nothing of it has come."""
         raise NotImplementedError
 
     def _begin(self) -> None:
@@ -163,6 +202,8 @@ class Wire:
             or (not data.endswith(_PLAIN_ENDS) and may_be_end(data))
         ):
             self._news.set()
+        if self._on_news is not None:
+            self._on_news(self)
 
     def _note_taken(self) -> None:
         self._num_waiting_bytes = 0
@@ -178,16 +219,27 @@ class Wire:
         self._last_s = self._clock()
         self.closed.set()
         self._news.set()
+        if self._on_news is not None:
+            self._on_news(self)
 
     def _watch(self) -> None:
+        self._timer = None
+        if self._on_news is not None:
+            return
         now_s = self._clock()
         due_s = min(self._last_s + self._timeouts.idle_s, self._deadline_s)
         if now_s < due_s:
-            self._timer = asyncio.get_running_loop().call_later(due_s - now_s, self._watch)
+            self._look_after(due_s, now_s)
         elif now_s >= self._deadline_s:
             self._fail(FailureKind.TIMED_OUT, f"the reply was not finished within {self._timeouts.total_s:g} s")
         else:
             self._fail(FailureKind.TIMED_OUT, f"no byte came for {self._timeouts.idle_s:g} s")
+
+    def _look_after(self, due_s: float, now_s: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer_s = due_s
+        self._timer = asyncio.get_running_loop().call_later(due_s - now_s, self._watch)
 
     def _fail(self, kind: FailureKind, message: str) -> None:
         if self.failure is None:
@@ -247,6 +299,24 @@ class AsyncioWire(Wire, asyncio.BufferedProtocol):
     def _abort(self) -> None:
         if self._transport is not None:
             self._transport.abort()
+
+    def _is_clear(self) -> bool:
+        transport = self._transport
+        if transport is None or transport.is_closing() or self._reads or transport.get_write_buffer_size():
+            return False
+        return not is_readable(transport.get_extra_info("socket").fileno())
+
+    def _begin_anew(self, now_s: float) -> None:
+        self._drained_s = now_s
+
+
+def is_readable(number: int) -> bool:
+    """Whether a socket has something, or has ended, by its file number."""
+    if sys.platform == "win32":
+        return bool(select.select([number], [], [], 0)[0])
+    poll = select.poll()
+    poll.register(number, select.POLLIN)
+    return bool(poll.poll(0))
 
 
 def may_be_end(data: bytes) -> bool:

@@ -41,6 +41,9 @@ def test_a_count_that_cannot_be_is_refused(name: str, value: Any) -> None:
         {"idempotency_header": "two words"},
         {"idempotency_header": "X: y\r\n"},
         {"least_left_s": -1},
+        {"keep_alive_s": -1},
+        {"keep_alive_s": math.nan},
+        {"keep_alive_s": False},
     ],
 )
 def test_other_settings_that_cannot_be_are_refused(wrong: dict[str, Any]) -> None:

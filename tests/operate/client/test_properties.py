@@ -14,15 +14,18 @@ from inference_bench.operate.client import BreakerPolicy, Interrupted, Policy, R
 from inference_bench.operate.client.backoff import full_jitter
 from inference_bench.records import RequestStatus
 from operate.client.world import (
+    CHUNKED_HEAD,
     CLOSE,
     DONE,
     END,
+    LAST_CHUNK,
     RESET,
     STREAM_HEAD,
     Script,
     Step,
     World,
     ask,
+    chunk,
     event,
     refuses,
     run,
@@ -120,3 +123,79 @@ async def one_request(
     else:
         assert result is None
         assert (answer.status, answer.finish_reason) == (RequestStatus.COMPLETED, "stop")
+
+
+STRAY = CHUNKED_HEAD + chunk(token("stray ") + END) + LAST_CHUNK
+ENDINGS: list[list[Step]] = [
+    [(0.0, chunk(END) + LAST_CHUNK)],
+    [(0.0, chunk(END) + LAST_CHUNK), (2.5, CLOSE)],
+    [(0.0, chunk(END)), (0.2, LAST_CHUNK)],
+    [(0.0, chunk(END)), (0.2, LAST_CHUNK[:2]), (0.2, LAST_CHUNK[2:])],
+    [(0.0, chunk(END))],
+    [(0.0, chunk(END) + LAST_CHUNK + STRAY)],
+    [(0.0, chunk(END)), (0.2, LAST_CHUNK + STRAY)],
+    [(0.0, chunk(END) + LAST_CHUNK), (0.2, STRAY)],
+    [(0.0, chunk(END) + LAST_CHUNK), (0.2, CLOSE)],
+    [(0.0, CLOSE)],
+    [(0.3, RESET)],
+    [(0.0, b"no chunk\r\n")],
+]
+
+
+@st.composite
+def keeping_scripts(draw: Any) -> tuple[Script, ...]:
+    """Each says its own number, so that a piece of another's reply shows."""
+    scripts = []
+    for number in range(draw(st.integers(4, 12))):
+        kind = draw(st.sampled_from(["stream", "stream", "stream", "stream", "close at once", "refusal"]))
+        if kind == "stream":
+            words: list[Step] = [(0.1, chunk(token(f"{number} ")))] * draw(st.integers(1, 3))
+            scripts.append(Script([(0.1, CHUNKED_HEAD), *words, *draw(st.sampled_from(ENDINGS))]))
+        else:
+            scripts.append(Script([(0.1, CLOSE)]) if kind == "close at once" else refuses(503))
+    return (*scripts, Script([(0.0, CHUNKED_HEAD), (0.1, chunk(token("x ") + END) + LAST_CHUNK)]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    keeping_scripts(),
+    st.lists(st.floats(0, 4), min_size=4, max_size=9),
+    st.none() | st.floats(0.1, 1),
+    st.floats(0.3, 3),
+)
+def test_whatever_happens_to_kept_connections_no_reply_gets_what_belongs_to_another(
+    scripts: tuple[Script, ...], begin_s: list[float], hedge_after_s: float | None, keep_alive_s: float
+) -> None:
+    async def work() -> None:
+        world = World({"a": list(scripts)})
+        policy = Policy(budget_s=6, stall_s=1, keep_alive_s=keep_alive_s, tries_each=2, hedge_after_s=hedge_after_s)
+        client = world.client(policy)
+
+        async def ask_at(wait_s: float) -> str:
+            await asyncio.sleep(wait_s)
+            try:
+                return (await client.complete(ask())).text
+            except Interrupted as failure:
+                return failure.text
+            except RequestFailed:
+                return ""
+
+        texts = await asyncio.gather(*(ask_at(wait_s) for wait_s in begin_s))
+        said = [words[0] for text in texts if (words := text.split()) and words[0] != "x"]
+        assert all(len(set(text.split())) <= 1 for text in texts)
+        assert len(set(said)) == len(said)
+        assert "stray" not in said
+        for answer in world.answers:
+            stale = [attempt for attempt in answer.attempts if "a kept connection had been" in (attempt.error or "")]
+            assert all(attempt.end is AttemptEnd.NOT_REACHED for attempt in stale)
+            tried = [attempt for attempt in answer.attempts if attempt.end is not AttemptEnd.BREAKER_OPEN]
+            assert len(tried) - len(stale) <= 2 + (hedge_after_s is not None)
+            assert len(stale) <= 3
+            assert answer.e2e_s <= 6 + 1e-6
+        sent = sum(a.end is not AttemptEnd.BREAKER_OPEN for answer in world.answers for a in answer.attempts)
+        assert sent == len(world.seen)
+        await client.aclose()
+        last = {seen.connection: seen for seen in world.seen}
+        assert all(seen.closed_s is not None for seen in last.values())
+
+    run(work())

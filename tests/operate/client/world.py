@@ -57,7 +57,7 @@ Step = tuple[float, bytes | str]  # seconds after the step before, what comes
 
 @dataclass
 class Script:
-    """What one connection does. Where: connect_s of None never connects, refused says no at once."""
+    """What one connection does for one request. Where: connect_s of None never connects, refused says no at once."""
 
     steps: Sequence[Step] = ()
     connect_s: float | None = 0.0
@@ -69,6 +69,7 @@ class Seen:
     """One attempt as the server sees it."""
 
     host: str
+    connection: int
     at_s: float
     message: bytes
     closed_s: float | None = None
@@ -90,14 +91,18 @@ class Seen:
 
 class ScriptedWire(Wire):
     def __init__(
-        self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int, script: Script, seen: Seen
+        self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int, world: World, script: Script, seen: Seen
     ) -> None:
         super().__init__(clock, timeouts, max_bytes)
-        self._script, self._seen, self._reads = script, seen, list[Read]()
+        self._world, self._script, self._seen, self._reads = world, script, seen, list[Read]()
         self._handles: list[asyncio.TimerHandle] = []
         self._begin()
 
     def send(self, data: bytes) -> None:
+        if self.is_renewed:
+            self._script = self._world.script_for(self._seen.host)
+            self._seen = Seen(self._seen.host, self._seen.connection, self._clock(), data)
+            self._world.seen.append(self._seen)
         self._seen.message = data
         loop, after_s = asyncio.get_running_loop(), 0.0
         for wait_s, what in self._script.steps:
@@ -123,9 +128,19 @@ class ScriptedWire(Wire):
     async def close(self) -> None:
         self._abort()
 
-    def _abort(self) -> None:
+    def _is_clear(self) -> bool:
+        return not self.is_over and not self._reads
+
+    def _begin_anew(self, now_s: float) -> None:
+        self._stop()  # whatever the last script had in mind for an idle connection
+
+    def _stop(self) -> None:
         for handle in self._handles:
             handle.cancel()
+        self._handles.clear()
+
+    def _abort(self) -> None:
+        self._stop()
         if self._seen.closed_s is None:
             self._seen.closed_s = self._clock()
         if not self.closed.is_set():
@@ -134,12 +149,14 @@ class ScriptedWire(Wire):
 
 @dataclass
 class World:
-    """Servers by host; each connection takes the next script of its host, the last one again and again."""
+    """Servers by host; each request takes the next script of its host, the last one again and again."""
 
     servers: dict[str, list[Script]]
     seen: list[Seen] = field(default_factory=list)
     answers: list[Answer] = field(default_factory=list)
     num_left: dict[str, int] = field(default_factory=dict)
+    num_connections: int = 0
+    num_dialers: int = 0
 
     def script_for(self, host: str) -> Script:
         place = self.num_left.get(host, 0)
@@ -153,11 +170,15 @@ class World:
     def client(self, policy: Policy | None = None, **more: Any) -> Client:
         loop = asyncio.get_running_loop()
         upstreams = [upstream(host) for host in self.servers]
-        settings: dict[str, Any] = {"backoff": lambda number: 0.1 * number, "recorder": self.answers.append, **more}
+        settings: dict[str, Any] = {
+            "clock": loop.time,
+            "backoff": lambda number: 0.1 * number,
+            "recorder": self.answers.append,
+            **more,
+        }
         return Client(
             upstreams,
             policy,
-            clock=loop.time,
             wall_s=lambda: WALL_S,
             dial=lambda address: ScriptedDialer(address, self),
             **settings,
@@ -172,10 +193,12 @@ class ScriptedDialer(Dialer):
     def __init__(self, address: Address, world: World) -> None:
         super().__init__(address)
         self._world = world
+        world.num_dialers += 1
 
     async def connect(self, clock: Callable[[], float], timeouts: Timeouts, max_bytes: int) -> Wire:
         script, host = self._world.script_for(self.address.host), self.address.host
-        seen = Seen(host, clock(), b"")
+        self._world.num_connections += 1
+        seen = Seen(host, self._world.num_connections, clock(), b"")
         self._world.seen.append(seen)
         if script.refused:
             raise ExchangeError(FailureKind.UNREACHABLE, f"could not connect to {host} (connection refused)")
@@ -184,7 +207,7 @@ class ScriptedDialer(Dialer):
                 await asyncio.sleep(1e6 if script.connect_s is None else script.connect_s)
         except TimeoutError:
             raise ExchangeError(FailureKind.TIMED_OUT, f"could not connect to {host} in time") from None
-        return ScriptedWire(clock, timeouts, max_bytes, script, seen)
+        return ScriptedWire(clock, timeouts, max_bytes, self._world, script, seen)
 
 
 def event(payload: object) -> bytes:
@@ -220,6 +243,21 @@ def says(
     """A stream of these pieces; then what follows them."""
     tokens = [(first_s if not number else gap_s, token(text)) for number, text in enumerate(texts)]
     return Script([(0.0, STREAM_HEAD), *tokens, *then])
+
+
+CHUNKED_HEAD = STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nTransfer-Encoding: chunked\r\n\r\n")
+LAST_CHUNK = b"0\r\n\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(data), data)
+
+
+def keeps(*texts: str, first_s: float = 0.1, gap_s: float = 0.1, idle: Sequence[Step] = (), head: str = "") -> Script:
+    """A stream of these pieces with an end of its own, after which the connection stays; what then happens to it while it is idle."""
+    lines = CHUNKED_HEAD.replace(b"\r\n\r\n", f"\r\n{head}\r\n\r\n".encode()) if head else CHUNKED_HEAD
+    tokens = [(first_s if not number else gap_s, chunk(token(text))) for number, text in enumerate(texts)]
+    return Script([(0.0, lines), *tokens, (0.0, chunk(END) + LAST_CHUNK), *idle])
 
 
 def refuses(status: int, *headers: str, body: bytes = b'{"error": {"message": "no"}}', after_s: float = 0.0) -> Script:

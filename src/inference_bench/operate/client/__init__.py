@@ -6,8 +6,8 @@ Leaves out: which servers to ask (the caller's list), what is stored of it (ledg
 Read next by: drill, ledger.
 
 In order: `policy` (the numbers, and what each way to end means), `budget` (the time of one request), `backoff` (how long to pause),
-`breaker` (whom not to ask), `request` (what is sent), `reading` and `opening` (one attempt), `hedge` (two at once), `failures` (what
-the caller catches), `course` (what has happened to one request), `attempts` (from one attempt to the next), `client`.
+`breaker` (whom not to ask), `request` (what is sent), `connections` (new or kept), `reading` and `opening` (one attempt), `hedge` (two at
+once), `failures` (what the caller catches), `course` (what has happened to one request), `attempts` (from one to the next), `client`.
 docs/client.md has every rule, and the test that holds it.
 """
 

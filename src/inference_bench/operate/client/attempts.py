@@ -7,7 +7,8 @@ Read next by: client.
 
 The rules, in the order they apply to a failure: what asking again cannot change ends the request, at every endpoint; a breaker that has
 opened, the last try here, no token in time while another endpoint may be asked, or a pause that does not fit sends it to the next endpoint
-at once; otherwise it pauses and asks again.
+at once; otherwise it pauses and asks again. A kept connection that had been closed by then is no failure of the endpoint: it is asked
+once more at once, on a new one, and that counts as the same attempt.
 """
 
 from __future__ import annotations
@@ -15,22 +16,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from ipaddress import ip_address
 from typing import Any, Final
 
-from inference_bench.measure.http1 import Dialer
 from inference_bench.measure.stream_follower import DecodeRounds
-from inference_bench.measure.target import Address
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.client.backoff import Backoff, choose_pause
 from inference_bench.operate.client.breaker import Breaker, BreakerState, Permit
+from inference_bench.operate.client.connections import Connections
 from inference_bench.operate.client.course import Course, Trial
 from inference_bench.operate.client.hedge import race
 from inference_bench.operate.client.opening import AttemptFailure, Limits, OpenReply, check_begun, open_reply
 from inference_bench.operate.client.policy import RULES, Health, Policy, health_of
 from inference_bench.operate.client.request import Upstream
-
-Dial = Callable[[Address], Dialer]
 
 _LEAST_S: Final = 1e-6  # a time limit has to be above 0, however late this is
 
@@ -39,21 +36,14 @@ class GaveUp(Exception):
     """No attempt will be made any more; stays inside this package."""
 
 
+@dataclass(slots=True, eq=False)
 class Lane:
     """One upstream, with its breaker and its connections."""
 
-    def __init__(self, place: int, upstream: Upstream, breaker: Breaker, dial: Dial) -> None:
-        self.place, self.upstream, self.breaker = place, upstream, breaker
-        self._dial = dial
-        self.dialer = dial(upstream.target.address)
-
-    def look_up_again(self) -> None:
-        """It was not reached: its name may stand for another machine by now."""
-        address = self.upstream.target.address
-        try:
-            ip_address(address.host)
-        except ValueError:
-            self.dialer = self._dial(address)
+    place: int
+    upstream: Upstream
+    breaker: Breaker
+    connections: Connections
 
 
 @dataclass(slots=True)
@@ -170,13 +160,26 @@ class Attempts:
     async def _send(
         self, course: Course, lane: Lane, permit: Permit, waited_s: float, *, is_hedge: bool = False
     ) -> Taken:
+        """One attempt; a second one at once where it was sent on a kept connection that had been closed."""
+        try:
+            return await self._send_once(course, lane, permit, waited_s, is_hedge=is_hedge)
+        except AttemptFailure as failure:
+            if not failure.is_stale:
+                raise
+            if course.budget.left_s() < self._policy.least_left_s:
+                permit.end(Health.UNKNOWN)
+                raise
+        # none is kept any more, so this one is new
+        return await self._send_once(course, lane, permit, 0.0, is_hedge=is_hedge)
+
+    async def _send_once(self, course: Course, lane: Lane, permit: Permit, waited_s: float, *, is_hedge: bool) -> Taken:
         policy, left_s = self._policy, max(course.budget.left_s(), _LEAST_S)
         limits = Limits(policy.connect_s, policy.first_token_s, policy.stall_s, left_s, policy.max_reply_bytes)
         trial = course.begin(lane.upstream, waited_s, is_hedge=is_hedge)
         opened: OpenReply | None = None
         try:
             message = course.letter.bytes_for(lane.upstream.name)
-            opened = await open_reply(lane.dialer, message, limits, self._clock, self._wall_s)
+            opened = await open_reply(lane.connections, message, limits, self._clock, self._wall_s)
             is_read_whole = course.is_read_whole and not permit.is_probe
             await (opened.read_all(self._rounds) if is_read_whole else opened.begin())
             check_begun(opened, limits)
@@ -192,9 +195,12 @@ class Attempts:
             return Taken(lane, trial, opened, permit)
         if opened is not None:
             await opened.close()
-        if failure.end is AttemptEnd.NOT_REACHED:
-            lane.look_up_again()
-        permit.end(health_of(failure.end, failure.http_status, is_cut_short=failure.is_cut_short))
+        if failure.is_stale or failure.end is AttemptEnd.TIMED_OUT:
+            lane.connections.drop_all()
+        elif failure.end is AttemptEnd.NOT_REACHED:
+            lane.connections.look_up_again()
+        if not failure.is_stale:
+            permit.end(health_of(failure.end, failure.http_status, is_cut_short=failure.is_cut_short))
         course.fail(trial, failure)
         raise failure
 

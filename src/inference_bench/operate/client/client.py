@@ -5,8 +5,8 @@ Out:  StreamedReply and Completion; an Answer for every request that began, to t
 Leaves out: what the rules are (policy) and how they are followed (attempts); storing anything
 Read next by: drill.
 
-One client belongs to one event loop; it has no tasks of its own, and nothing to close. Each attempt has a connection of its own, which
-is closed when its stream ends, is left, or is cancelled.
+One client belongs to one event loop and has no tasks of its own. Each attempt has a connection of its own, which is closed when its
+stream ends, is left, or is cancelled; with `keep_alive_s` one whose answer was whole is kept for a later attempt, and `aclose` ends those.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from inference_bench.errors import RequestError
 from inference_bench.measure.http1 import Dialer, RunClock
 from inference_bench.measure.stream_events import Channel, Content
 from inference_bench.operate.answers import Answer, AttemptEnd, EndpointIdentity
-from inference_bench.operate.client.attempts import Attempts, Dial, GaveUp, Lane, Taken
+from inference_bench.operate.client.attempts import Attempts, GaveUp, Lane, Taken
 from inference_bench.operate.client.backoff import Backoff, full_jitter
 from inference_bench.operate.client.breaker import Breaker, BreakerState
 from inference_bench.operate.client.budget import Budget
+from inference_bench.operate.client.connections import Connections, Dial
 from inference_bench.operate.client.course import STATUS_OF_END, Course
 from inference_bench.operate.client.failures import (
     Cause,
@@ -54,7 +55,7 @@ class Completion:
 
 
 class Client:
-    """Asks endpoints in the order they are given.
+    """Asks endpoints in the order they are given; `async with` closes the connections it keeps, where the policy has it keep any.
 
     Where:    recorder gets the Answer of every request that began, however it ended. It must not raise: an error of it is counted in
               num_unrecorded and kept in recorder_error, since the caller's answer is worth more than its record.
@@ -82,10 +83,15 @@ class Client:
         self._recorder, self._wall_s = recorder, wall_s
         self._clock = clock or RunClock()
         self._upstreams = _check_upstreams(upstreams)
-        header = self.policy.idempotency_header
-        self._heads = {each.name: RequestHead(each, header) for each in self._upstreams}
+        header, keep_alive_s = self.policy.idempotency_header, self.policy.keep_alive_s
+        self._heads = {each.name: RequestHead(each, header, is_last=not keep_alive_s) for each in self._upstreams}
         self._lanes = tuple(
-            Lane(place, each, self._make_breaker(each.name, on_breaker), dial)
+            Lane(
+                place,
+                each,
+                self._make_breaker(each.name, on_breaker),
+                Connections(each.target.address, dial, self._clock, keep_alive_s),
+            )
             for place, each in enumerate(self._upstreams)
         )
         drawn = backoff or full_jitter(self.policy.backoff_base_s, self.policy.backoff_most_s)
@@ -101,6 +107,19 @@ class Client:
                 self.breaker_error = type(error).__name__
 
         return Breaker(self.policy.breaker, self._clock, tell)
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept, and keep none from now on."""
+        for lane in self._lanes:
+            await lane.connections.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
 
     @property
     def breakers(self) -> dict[str, BreakerState]:
@@ -163,7 +182,7 @@ def _check_upstreams(upstreams: Iterable[Upstream]) -> tuple[Upstream, ...]:
 class StreamedReply:
     """One answer as it comes; it has its first token once the `async with` block is entered.
 
-    Where:    whatever way the block is left, the connection is closed and `answer` is there
+    Where:    whatever way the block is left, the connection is closed, or kept after a whole answer, and `answer` is there
     """
 
     def __init__(self, client: Client, request: Request, *, is_read_whole: bool = False) -> None:
@@ -216,7 +235,7 @@ class StreamedReply:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         taken = self._opened()
-        await taken.opened.close()
+        await taken.opened.end()
         if self._answer is None:
             self._settle(is_left=not taken.opened.is_over)
 
@@ -256,7 +275,7 @@ class StreamedReply:
         """Nothing more will come: close, and say what came of it."""
         if self._answer is not None:
             return
-        await self._opened().opened.close()
+        await self._opened().opened.end()
         if (cause := self._settle()) is not None:
             answer = self.answer
             who = "nobody" if answer.answered_by is None else answer.answered_by.name

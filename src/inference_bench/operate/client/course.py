@@ -43,9 +43,9 @@ class Trial:
 class Course:
     """One request on its way.
 
-    Where:    is_read_whole says that nobody wants the pieces as they come; num_begun counts the attempts, num_sent those
-              that were sent; is_answered says that one has its first token; remark is why an endpoint was given up although it might
-              have been asked again
+    Where:    is_read_whole says that nobody wants the pieces as they come; num_begun counts the attempts, num_sent those that were sent,
+              without those on a kept connection that had been closed; is_answered says that one has its first token; remark is why an
+              endpoint was given up although it might have been asked again
     """
 
     request: Request = field(repr=False)
@@ -85,6 +85,7 @@ class Course:
 
     def fail(self, trial: Trial, failure: AttemptFailure) -> None:
         """An attempt got no token."""
+        self.num_sent -= failure.is_stale
         error = self._clean(trial.upstream, str(failure))
         self._end(trial, failure.end, self.budget.elapsed_s(), error, failure.http_status, failure.retry_after_s)
 

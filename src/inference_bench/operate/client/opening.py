@@ -1,6 +1,6 @@
-"""One attempt at one endpoint: connect, send, wait until a stream begins, and read it; or say why there is none.
+"""One attempt at one endpoint: send on a new or a kept connection, wait until a stream begins, and read it; or say why there is none.
 
-In:   a Dialer, the bytes of a request, limits
+In:   Connections, the bytes of a request, limits
 Out:  OpenReply, which may be read to its first token or to its end, or AttemptFailure
 Leaves out: whether to try again (attempts)
 Read next by: hedge, attempts, client.
@@ -9,7 +9,7 @@ The wire, the framing, the parsers and the follower are the load generator's. It
 the connection when it is over, whether or not anybody reads; a timer here watches the time to the first token and from token to token, so
 that a server that sends comments and no tokens stalls like a silent one. Where the caller wants the whole answer and not its pieces,
 nobody is woken for the first token: what comes piles up, and whether there was a token is looked at when it matters. Leaving an
-OpenReply closes the connection, which is how a server learns that nobody wants the rest.
+OpenReply closes the connection, which is how a server learns that nobody wants the rest; one that ended in order is given back.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 from inference_bench.errors import StreamError
 from inference_bench.measure.framing import ReplyReader
-from inference_bench.measure.http1 import Dialer, Exchange, ExchangeError, FailureKind, Head, Timeouts
+from inference_bench.measure.http1 import Exchange, ExchangeError, FailureKind, Head, Timeouts
 from inference_bench.measure.receipts import Receipt
 from inference_bench.measure.reply import Reply
 from inference_bench.measure.sender import EVENT_STREAM, read_error
@@ -30,13 +30,14 @@ from inference_bench.measure.stream_follower import DecodeRounds, StreamFollower
 from inference_bench.measure.wire import Wire
 from inference_bench.operate.answers import AttemptEnd, end_of_status
 from inference_bench.operate.client.backoff import parse_retry_after
+from inference_bench.operate.client.connections import Connections
 from inference_bench.operate.client.reading import AnswerEvents
 
 
 class AttemptFailure(Exception):
     """An attempt that got no token; stays inside this package.
 
-    Where:    is_cut_short says that it had less time than the policy gives
+    Where:    is_cut_short says that it had less time than the policy gives; is_stale that a kept connection ended before anything came
     """
 
     def __init__(
@@ -47,10 +48,11 @@ class AttemptFailure(Exception):
         retry_after_s: float | None = None,
         *,
         is_cut_short: bool = False,
+        is_stale: bool = False,
     ) -> None:
         super().__init__(message)
         self.end, self.http_status, self.retry_after_s = end, http_status, retry_after_s
-        self.is_cut_short = is_cut_short
+        self.is_cut_short, self.is_stale = is_cut_short, is_stale
 
 
 class Stalled(Exception):
@@ -74,18 +76,25 @@ class Limits:
 
 
 class OpenReply:
-    """A reply of which the head has come; `close` it in any case.
+    """A reply of which the head has come; `end` or `close` it in any case.
 
     Where:    failure is how the stream broke off, None where it ended in order or has not ended; first_due_s is when there has to be a
               token
     """
 
     def __init__(
-        self, wire: Wire, exchange: Exchange, clock: Callable[[], float], stall_s: float, first_due_s: float
+        self,
+        wire: Wire,
+        exchange: Exchange,
+        connections: Connections,
+        clock: Callable[[], float],
+        stall_s: float,
+        first_due_s: float,
     ) -> None:
         self.reply, self.events = Reply(), AnswerEvents()
         self.http_status: int | None = None
-        self._wire, self._exchange = wire, exchange
+        self._wire, self._exchange, self._connections = wire, exchange, connections
+        self._is_given_back = False
         self._clock, self._stall_s, self._first_due_s = clock, stall_s, first_due_s
         self._follower = StreamFollower(exchange, self.events, self.reply, Receipt())
         self._timer: asyncio.TimerHandle | None = None
@@ -135,11 +144,27 @@ class OpenReply:
             self._follower.decode()
         return pieces
 
+    async def end(self) -> None:
+        """The caller wants nothing more: give the connection back after a whole answer, else drop it."""
+        reply = self.reply
+        is_whole = self.is_over and self.failure is None and reply.error is None and reply.finish_reason is not None
+        if self._is_given_back:  # it may serve another request by now
+            return
+        if not is_whole or not self._connections.keep_alive_s:
+            await self.close()
+            return
+        self._is_given_back = True
+        self._rest()
+        self._connections.give_back(self._wire, self._exchange)
+
     async def close(self) -> None:
         """Drop the connection."""
+        self._rest()
+        await self._wire.close()
+
+    def _rest(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        await self._wire.close()
 
     def _watch(self) -> None:
         """Look whether there is the token there has to be by now, and come again; where there is none, the reply is over."""
@@ -157,7 +182,7 @@ class OpenReply:
 
 
 async def open_reply(
-    dialer: Dialer,
+    connections: Connections,
     message: bytes,
     limits: Limits,
     clock: Callable[[], float],
@@ -170,16 +195,16 @@ async def open_reply(
     first_due_s = clock() + limits.token_within_s
     timeouts = Timeouts(min(limits.connect_s, limits.token_within_s), limits.left_s, limits.left_s)
     try:
-        wire = await dialer.connect(clock, timeouts, limits.max_reply_bytes)
+        wire = await connections.connect(timeouts, limits.max_reply_bytes)
     except ExchangeError as failure:
         is_cut_short = failure.kind is FailureKind.TIMED_OUT and timeouts.connect_s < limits.connect_s
         raise AttemptFailure(AttemptEnd.NOT_REACHED, str(failure), is_cut_short=is_cut_short) from None
     try:
         wire.send(message)
         exchange = Exchange(wire, ReplyReader())
-        opened = OpenReply(wire, exchange, clock, limits.stall_s, first_due_s)
+        opened = OpenReply(wire, exchange, connections, clock, limits.stall_s, first_due_s)
         async with asyncio.timeout(max(0.0, first_due_s - clock())):
-            await _read_head(opened, exchange, wall_s)
+            await _read_head(opened, exchange, wall_s, is_kept=wire.is_renewed)
     except BaseException as error:
         await wire.close()
         if isinstance(error, TimeoutError):
@@ -194,13 +219,16 @@ def _too_late(limits: Limits, status: int | None = None) -> AttemptFailure:
     return AttemptFailure(AttemptEnd.TIMED_OUT, message, status, is_cut_short=is_cut_short)
 
 
-async def _read_head(opened: OpenReply, exchange: Exchange, wall_s: Callable[[], float]) -> None:
+async def _read_head(opened: OpenReply, exchange: Exchange, wall_s: Callable[[], float], *, is_kept: bool) -> None:
     try:
         head = await exchange.head()
         opened.http_status = head.status
         if head.status != 200 or head.content_type != EVENT_STREAM or head.content_encoding != "identity":
             raise await _refusal(exchange, head, parse_retry_after(head.retry_after, wall_s(), head.date))
     except ExchangeError as failure:
+        if is_kept and failure.kind is FailureKind.LOST and exchange.first_byte_s is None:
+            message = f"a kept connection had been closed: {failure}"
+            raise AttemptFailure(AttemptEnd.NOT_REACHED, message, is_stale=True) from None
         raise _broken(failure, opened.http_status) from None
 
 

@@ -106,7 +106,8 @@ class Policy:
               stall_s from one token to the next. tries_each is how often one endpoint is asked, most_attempts how often all of them.
               The n-th pause is drawn evenly from 0 to backoff_base_s · 2^(n-1), at most backoff_most_s. A Retry-After longer than
               retry_after_most_s counts as one that does not fit. No attempt begins with less than least_left_s of the budget.
-              hedge_after_s is when a second attempt starts beside one that has no token yet; None: never
+              hedge_after_s is when a second attempt starts beside one that has no token yet; None: never. keep_alive_s is how long
+              an idle connection is kept for the next attempt; 0: not at all
     Raises:   RequestError
     """
 
@@ -123,6 +124,7 @@ class Policy:
     hedge_after_s: float | None = None
     idempotency_header: str | None = "Idempotency-Key"
     max_reply_bytes: int = 16 * MEBI
+    keep_alive_s: float = 0.0
     breaker: BreakerPolicy = field(default_factory=BreakerPolicy)
 
     def __post_init__(self) -> None:
@@ -134,6 +136,7 @@ class Policy:
         _check_s("longest pause", self.backoff_most_s)
         _check_s("longest Retry-After", self.retry_after_most_s)
         _check_s("least time for an attempt", self.least_left_s)
+        _check_s("time that an idle connection is kept", self.keep_alive_s, may_be_0=True)
         _check_count("tries at each endpoint", self.tries_each)
         _check_count("attempts in all", self.most_attempts)
         _check_count("bytes of a reply", self.max_reply_bytes)
@@ -153,10 +156,11 @@ def check_budget(budget_s: float) -> None:
     _check_s("budget", budget_s)
 
 
-def _check_s(what: str, value_s: float) -> None:
+def _check_s(what: str, value_s: float, *, may_be_0: bool = False) -> None:
     is_number = isinstance(value_s, int | float) and not isinstance(value_s, bool) and math.isfinite(value_s)
-    if not is_number or not 0 < value_s <= MOST_S:
-        raise RequestError(f"the {what} is {value_s!r} s; it must be above 0 and at most {MOST_S:g}")
+    if not is_number or not 0 <= value_s <= MOST_S or (not value_s and not may_be_0):
+        least = "0 or above" if may_be_0 else "above 0"
+        raise RequestError(f"the {what} is {value_s!r} s; it must be {least} and at most {MOST_S:g}")
 
 
 def _check_count(what: str, value: int) -> None:

@@ -168,9 +168,12 @@ class Letter:
 
 
 class RequestHead:
-    """What is the same in every request to one upstream."""
+    """What is the same in every request to one upstream.
 
-    def __init__(self, upstream: Upstream, header: str | None) -> None:
+    Where:    is_last says that the connection is of no use after it
+    """
+
+    def __init__(self, upstream: Upstream, header: str | None, *, is_last: bool = True) -> None:
         self._upstream, target = upstream, upstream.target
         if header is not None and any(name.lower() == header.lower() for name in target.extra_headers):
             raise RequestError(
@@ -178,7 +181,7 @@ class RequestHead:
             )
         headers = (
             ("Host", target.address.host_header),
-            ("Connection", "close"),
+            *((("Connection", "close"),) if is_last else ()),
             ("User-Agent", f"inference-bench/{__version__}"),
             ("Accept", EVENT_STREAM),
             ("Accept-Encoding", "identity"),
