@@ -149,7 +149,7 @@ def test_a_drawing_that_fails_is_said_and_the_page_is_written_without(
 @pytest.mark.parametrize(
     ("name", "said"),
     [
-        ("", "end it in .html"),
+        ("", "an empty text is given for report"),
         ("report.pdf", "end it in .html"),
         ("report.html/", "end it in .html"),
         ("folder.html", "is a folder"),
