@@ -14,7 +14,15 @@ import pytest
 
 from inference_bench import files
 from inference_bench.errors import RequestError, StorageError
-from inference_bench.files import open_regular, require_writable_name, require_writable_place, shown_name, write_whole
+from inference_bench.files import (
+    open_regular,
+    require_output_place,
+    require_writable_name,
+    require_writable_place,
+    shown_name,
+    what_stands_at,
+    write_whole,
+)
 
 
 def test_a_new_file_and_an_old_one_hold_the_text_and_nothing_else_is_left(tmp_path: Path) -> None:
@@ -115,3 +123,50 @@ def test_a_file_whose_folder_is_not_there_is_refused_before_it_is_written(tmp_pa
     with pytest.raises(RequestError, match="would lie in a folder that is not there"):
         require_writable_place(str(tmp_path / "none" / "new.json"), "profile file")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_place_that_only_says_it_can_be_written_to_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    assert require_output_place(str(tmp_path / "new.svg"), "chart file") == str(tmp_path / "new.svg")
+    assert list(tmp_path.iterdir()) == []
+    monkeypatch.setattr(Path, "touch", full)
+    for check in (require_output_place, require_writable_place):
+        with pytest.raises(RequestError, match=r"the chart file .* may not be written \(read-only file system\)"):
+            check(str(tmp_path / "new.svg"), "chart file")
+
+
+def test_an_output_may_be_a_pipe_and_a_file_that_is_kept_may_not(tmp_path: Path) -> None:
+    pipe = str(tmp_path / "pipe.svg")
+    os.mkfifo(pipe)
+    assert require_output_place(pipe, "chart file") == pipe
+    with pytest.raises(RequestError, match="is there, and no regular file"):
+        require_writable_place(pipe, "chart file")
+
+
+def test_what_stands_at_a_name_is_said_in_words(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "dangling").symlink_to("none")
+    (tmp_path / "through").symlink_to("pipe")
+    found = {
+        name: what_stands_at(tmp_path / name) for name in ("file", ".", "pipe", "loop", "dangling", "through", "none")
+    }
+    assert found == {
+        "file": "a file",
+        ".": "a folder",
+        "pipe": "a pipe",
+        "loop": "a link that leads in a circle",
+        "dangling": "a link to nothing",
+        "through": "a pipe",
+        "none": "not there",
+    }
+    assert [what_stands_at(name) for name in ("/dev/null", "a\0b", "n" * 5_000)] == [
+        "a device",
+        "not there",
+        "not there",
+    ]

@@ -4,6 +4,7 @@ import importlib
 import re
 import subprocess
 import sys
+import tomllib
 from importlib.metadata import version
 from pathlib import Path
 
@@ -22,9 +23,22 @@ def test_the_version_is_the_installed_one() -> None:
 
 @pytest.mark.parametrize("name", [name for name in inference_bench.__all__ if name != "__version__"])
 def test_every_public_name_is_a_documented_call_or_type(name: str) -> None:
-    if name.startswith("lab_"):
-        pytest.importorskip("torch", reason="torch (extra labs) is not installed")
     assert getattr(inference_bench, name).__doc__
+
+
+def test_a_star_import_works_where_no_extra_is_installed() -> None:
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    packages = {re.split(r"[\[>=;]", each)[0] for extra in extras.values() for each in extra}
+    assert {"torch", "huggingface_hub"} <= packages
+    modules = [*sorted(each.replace("-", "_") for each in packages), "vl_convert", "cyclonedx"]
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({modules}))\n"
+        "from inference_bench import *\n"
+        "import inference_bench\n"
+        "print(*sorted(set(inference_bench.__all__) - set(globals())), callable(lab_cache))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout.strip(), done.stderr) == ("True", "")
 
 
 def test_a_name_that_is_not_public_is_an_attribute_error() -> None:

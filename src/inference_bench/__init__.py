@@ -222,7 +222,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    if name.startswith(_LAB):  # by way of what says which package a lab lacks
-        return import_module(f"{__name__}.labs.model").load_flow(name.removeprefix(_LAB)).run_lab
+    if name.startswith(_LAB):  # by way of what says which package a lab lacks, once it is called
+        return import_module(f"{__name__}.labs.model").lab_call(name.removeprefix(_LAB))
     module, _, own_name = _HOME[name].partition(":")
     return getattr(import_module(f"{__name__}.{module}"), own_name or name)

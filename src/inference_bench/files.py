@@ -25,6 +25,15 @@ from inference_bench.errors import RequestError, StorageError
 _MOST_SHOWN: Final = 120  # characters of a name in a message
 _HEAD: Final = 40
 _OWN_OUTPUTS: Final = (1, 2)
+NOT_THERE: Final = "not there"
+REGULAR: Final = "a file"
+_KINDS: Final = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 def shown_name(name: Path | str) -> str:
@@ -62,19 +71,56 @@ def require_writable_name(name: str, what: str) -> str:
 
 
 def require_writable_place(name: str, what: str) -> str:
-    """The same, where the file can also be made: its folder is there, and may be written to.
+    """The same, where the file can also be made, and nothing stands there but a regular file.
 
     Raises:   RequestError
     """
     path = Path(require_writable_name(name, what))
     if path.exists() and not path.is_file():
         raise RequestError(f"the {what} {shown_name(name)!r} is there, and no regular file; give another path")
-    folder = Path(os.path.realpath(path)).parent
-    if not folder.is_dir():
-        raise RequestError(f"the {what} {shown_name(name)!r} would lie in a folder that is not there; make it first")
-    if not os.access(path if path.exists() else folder, os.W_OK):
-        raise RequestError(f"the {what} {shown_name(name)!r} may not be written; give another path")
+    return require_output_place(name, what)
+
+
+def require_output_place(name: str, what: str) -> str:
+    """The same, where what stands there may also be a pipe or a device, which is written to as it stands.
+
+    Where:    a new file is made in the folder for a moment, since permissions alone do not say whether one can be
+    Raises:   RequestError
+    """
+    path = Path(require_writable_name(name, what))
+    found, shown = _found(path), shown_name(name)
+    if found is not None and not os.access(path, os.W_OK):
+        raise RequestError(f"the {what} {shown!r} may not be written; give another path")
+    if found is not None and not stat.S_ISREG(found.st_mode):
+        return name
+    real = Path(os.path.realpath(path))
+    if not real.parent.is_dir():
+        raise RequestError(f"the {what} {shown!r} would lie in a folder that is not there; make it first")
+    if not os.access(real.parent, os.W_OK):
+        raise RequestError(f"the {what} {shown!r} may not be written; give another path")
+    temporary = _beside(real)
+    try:
+        temporary.touch(exist_ok=False)
+        temporary.unlink()
+    except OSError as error:
+        reason = (error.strerror or type(error).__name__).lower()
+        raise RequestError(f"the {what} {shown!r} may not be written ({reason}); give another path") from None
     return name
+
+
+def what_stands_at(path: Path | str) -> str:
+    """What a name leads to, as a message says it: "a pipe"; "not there" for nothing."""
+    try:
+        mode = os.stat(path).st_mode
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            return "a link that leads in a circle"
+        if error.errno == errno.EACCES:
+            return "in a folder that may not be read"
+        return "a link to nothing" if os.path.islink(path) else NOT_THERE
+    except ValueError:  # a null byte
+        return NOT_THERE
+    return _KINDS.get(stat.S_IFMT(mode), REGULAR)
 
 
 def open_regular(path: Path) -> BinaryIO:
@@ -107,6 +153,13 @@ def write_whole(path: Path, text: str) -> None:
         ) from None
 
 
+def _found(path: Path) -> os.stat_result | None:
+    """What stands there; None where nothing does, or nothing can be reached."""
+    with suppress(OSError):
+        return path.stat()
+    return None
+
+
 def _status(path: Path) -> os.stat_result | None:
     """What stands there, through all links; None for nothing."""
     try:
@@ -126,7 +179,7 @@ def _own_output(found: os.stat_result) -> int | None:
 
 def _replace(path: Path, content: bytes, mode: int | None) -> None:
     """A new file in the place of a regular one, or of none; it keeps the permissions of the old one."""
-    temporary = path.with_name(f".{path.name[:_HEAD]}.{os.getpid()}.{secrets.token_hex(4)}")
+    temporary = _beside(path)
     try:
         with temporary.open("xb") as file:
             if mode is not None:
@@ -139,6 +192,11 @@ def _replace(path: Path, content: bytes, mode: int | None) -> None:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+def _beside(path: Path) -> Path:
+    """A name for a file in the same folder that nobody else uses."""
+    return path.with_name(f".{path.name[:_HEAD]}.{os.getpid()}.{secrets.token_hex(4)}")
 
 
 def _write_in_place(path: Path, content: bytes, number: int | None) -> None:

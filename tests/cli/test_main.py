@@ -245,9 +245,21 @@ def test_a_dead_server_is_one_line_and_exit_3(capsys: pytest.CaptureFixture[str]
         ["ledger", ""],
         ["load", "http://127.0.0.1:9", "--runs", ""],
         ["watch", "--write-rules", ""],
+        ["lab", "speculate", "--gamma", ""],
+        ["lab", "batch", "--batches", ""],
+        ["lab", "cache", "--lengths", ""],
+        ["check", "http://127.0.0.1:9", "--need", ""],
+        ["check", "http://127.0.0.1:9", "--need", "seed", "--only", ""],
+        ["simulate", "--trace-fix", ""],
+        ["plan", "--compare", ""],
+        ["roofline", "qwen3-8b", "--on", "rtx-4090", "--chart", ""],
+        ["serve", "--threads", ""],
+        ["verify", "--matrix", "weights=q8_0", "--model", ""],
     ],
 )
-def test_a_place_without_a_name_is_not_the_current_folder(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_value_of_no_text_is_not_the_default_nor_the_current_folder(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(words) == 2
     assert "an empty text is given for" in capsys.readouterr().err
 
@@ -449,10 +461,9 @@ def test_json_escapes_what_a_terminal_would_act_on_and_nothing_else(capsys: pyte
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--chart", ""], "no known kind"),
-        (["--batch-chart", ""], "no known kind"),
+        (["--batch-chart", "d.png"], "no known kind"),
         (["--chart", "d.svg/"], "no known kind"),
-        (["--chunk", ""], "chunk ''"),
+        (["--chunk", " "], "chunk ' '"),
         (["--chart", "d.svg", "--batch-chart", "./d.svg"], "a file of its own"),
     ],
 )

@@ -77,13 +77,6 @@ def test_a_table_that_is_not_there_is_named(capsys: pytest.CaptureFixture[str], 
     assert "none.csv: no such file" in capsys.readouterr().err
 
 
-def test_a_chart_that_cannot_be_written_is_a_failure_of_the_world(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    assert main(["score", EXAMPLE, "--chart", str(tmp_path / "no" / "folder.json")]) == 3
-    assert capsys.readouterr().err.count("\n") == 1
-
-
 def test_scoring_needs_no_package_and_cross_validation_names_the_extra(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

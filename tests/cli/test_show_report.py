@@ -154,7 +154,7 @@ def test_exports_are_written_into_the_run_or_where_they_are_asked_to(
     [
         (["--export", "xlsx"], "no export is called 'xlsx'"),
         (["--out", "x.csv"], "say which"),
-        (["--export", "csv", "--out", ""], "named by an empty text"),
+        (["--export", "csv", "--out", ""], "an empty text is given for out"),
         (["--export", "csv", "--out", "/"], "is a folder"),
     ],
 )

@@ -296,7 +296,7 @@ def test_records_go_through_a_link_into_a_pipe_and_nowhere_without_a_name(simula
     simulate.text(*options, "--records", str(link))
     assert link.is_symlink()
     assert len(target.read_text().splitlines()) == 3
-    assert "named by an empty text" in simulate.refused(*options, "--records", "")
+    assert "an empty text is given for records" in simulate.refused(*options, "--records", "")
     assert "is a folder" in simulate.refused(*options, "--records", str(tmp_path))
     assert "longer than a file's may be" in simulate.refused(*options, "--records", "n" * 5_000)
 

@@ -612,7 +612,7 @@ def test_a_folder_is_not_a_file(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="this system has no named pipes")
 def test_a_pipe_is_refused_without_waiting_for_it(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")
-    assert "it is not a regular file" in refusal(tmp_path / "pipe.gguf")
+    assert "it is a pipe" in refusal(tmp_path / "pipe.gguf")
 
 
 def test_a_path_no_file_can_have_is_refused() -> None:

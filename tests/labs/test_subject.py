@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -91,6 +92,24 @@ def test_a_folder_that_lacks_a_file_is_refused_by_its_name(
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04not read")
     with pytest.raises(kind, match=f"little-llama {said}"):
         ask(folder)
+
+
+@pytest.mark.parametrize("name", ["config.json", "tokenizer.json"])
+def test_a_file_of_a_folder_that_is_a_pipe_or_a_folder_is_not_called_missing(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    (folder / name).mkdir()
+    with pytest.raises((ModelConfigError, ModelFileError), match=f"little-llama has a {name} that is a folder; "):
+        ask(folder)
+    (folder / name).rmdir()
+    os.mkfifo(folder / name)
+    with pytest.raises((ModelConfigError, ModelFileError), match=f"little-llama has a {name} that is a pipe; "):
+        ask(folder)
+
+
+def test_a_pipe_is_not_a_model_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.gguf")
+    with pytest.raises(UnknownNameError, match=r"pipe\.gguf' is a pipe, and no model that a lab can load"):
+        ask(tmp_path / "pipe.gguf")
 
 
 @pytest.mark.parametrize("keep", [0, 4, 100, -1])

@@ -112,6 +112,7 @@ def test_a_full_cache_calls_for_more_before_the_number_of_runners_does() -> None
         ({"min_replicas": 5}, "from 5 to 4 replicas"),
         ({"target": 0.0}, "target of a replica is 0"),
         ({"check_interval_s": 0.0}, "time between checks is 0"),
+        ({"check_interval_s": 1e-20}, r"time between checks is 1e-20 s, in which no run would get anywhere"),
         ({"start_up_s": -1.0}, "start-up time is -1"),
         ({"cool_down_s": float("inf")}, "cool-down time is inf"),
     ],

@@ -10,14 +10,19 @@ from typing import Any
 
 import pytest
 
-from inference_bench.errors import MissingExtraError, RequestError
+from inference_bench.errors import InferenceBenchError, MissingExtraError, RequestError
 from inference_bench.metrics import Objective
+from inference_bench.simulate.autoscaling import AutoscalingSettings
 from inference_bench.simulate.batches import simulate_batches
+from inference_bench.simulate.fleet import simulate_fleet
+from inference_bench.simulate.fleet_setup import FleetSetup
 from inference_bench.simulate.kernel import compiled
 from inference_bench.simulate.kernel.engine import simulate_arrays
 from inference_bench.simulate.outcome import Outcome
+from inference_bench.simulate.pool import Pool
 from inference_bench.simulate.run import Engine, _compiles, needs_reference, simulate
-from inference_bench.simulate.server import simulate_steps
+from inference_bench.simulate.scheduler import Scheduler
+from inference_bench.simulate.server import ArrivalQueue, simulate_steps
 from inference_bench.simulate.settings import (
     BATCHED,
     AdmissionCheck,
@@ -33,7 +38,7 @@ from inference_bench.simulate.settings import (
 )
 from inference_bench.simulate.step_time import Coefficients, StepTime
 from inference_bench.workload import OpenLoop, Requests, Workload
-from simulate.fleets import steps_of, workload_of
+from simulate.fleets import closed_workload, replica_of, steps_of, workload_of
 from simulate.random_cases import random_arrival
 from simulate.reference_case import COMPILED
 
@@ -320,3 +325,29 @@ def test_steps_that_outlast_the_clock_are_refused(engine: Engine) -> None:
             steps_of(1e12),
             engine=engine,
         )
+
+
+@pytest.mark.parametrize("policy", [Policy.STATIC, Policy.DYNAMIC, Policy.CHUNKED])
+def test_a_run_in_which_nothing_is_due_any_more_ends_with_the_number_of_requests_that_are_left(
+    monkeypatch: pytest.MonkeyPatch, policy: Policy
+) -> None:
+    monkeypatch.setattr(ArrivalQueue, "free_user", lambda *_: None)  # nobody sends a second request
+    workload = closed_workload(1, [(4, 2)] * 3)
+    with pytest.raises(InferenceBenchError, match="lost 2 of 3 requests"):
+        serve(workload, KvMemory(1_000, 1), Engine.REFERENCE, policy=policy, max_output_tokens=8)
+
+
+@pytest.mark.parametrize("scaling", [None, AutoscalingSettings(1, 2, check_interval_s=0.001)])
+def test_servers_that_nobody_is_sent_to_do_not_wait_for_ever(
+    monkeypatch: pytest.MonkeyPatch, scaling: AutoscalingSettings | None
+) -> None:
+    monkeypatch.setattr(Pool, "choose", lambda *_: None)
+    monkeypatch.setattr(Pool, "load", lambda *_: 1.0)
+    with pytest.raises(InferenceBenchError, match="lost 1 of 1 requests"):
+        simulate_fleet(workload_of((0.0, 4, 2)), FleetSetup((replica_of(),), autoscaling=scaling))
+
+
+def test_a_step_in_which_nobody_gets_a_position_is_said_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Scheduler, "_wanted", lambda *_: 0)
+    with pytest.raises(RequestError, match="makes no progress: 1 run and none is given a position"):
+        serve(workload_of((0.0, 4, 2)), KvMemory(1_000, 1), Engine.REFERENCE)

@@ -21,6 +21,7 @@ from inference_bench.calibrate.log_meta import LogMeta, read_meta
 from inference_bench.calibrate.log_rows import LONGEST_S, LogRow, count_preemptions, read_object, read_rows
 from inference_bench.errors import MeasurementTableError, RequestError
 from inference_bench.facts.fields import shown
+from inference_bench.files import NOT_THERE, what_stands_at
 from inference_bench.workload import OpenLoop, Requests, Workload
 
 _REQUESTS: Final = "requests.jsonl"
@@ -110,7 +111,9 @@ def read_log(path: Path | str) -> RequestLog:
     except OSError as error:
         raise RequestError(f"the log at {shown(str(path))} cannot be read: {error.strerror or error}") from None
     if not is_there:
-        raise RequestError(f"there is no log at {path}: a folder with {_REQUESTS}, or such a file, is needed")
+        found = what_stands_at(file)
+        said = f"there is no log at {path}" if found == NOT_THERE else f"the log {file} is {found}"
+        raise RequestError(f"{said}: a folder with {_REQUESTS}, or such a file, is needed")
     folder = file.parent
     whole = folder.resolve()
     own = () if file.name == _REQUESTS else (file.stem,)

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Sequence
 
 from inference_bench.cli.api_key import api_key
+from inference_bench.cli.given import listed
 from inference_bench.cli.main import INTERRUPTED, WORLD_FAILED
 from inference_bench.cli.output import ProgressLine, print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
@@ -19,7 +20,7 @@ from inference_bench.units import parse_seconds, parse_tokens
 
 def run(options: argparse.Namespace) -> int:
     """Check and print; exit 1 when something that is needed is not there, 3 when the server went away before the end."""
-    names, only = _listed(options.need), _listed(options.only)
+    names, only = _listed(options.need, "needs"), _listed(options.only, "groups to ask")
     _require_asked(names, only)
     if options.report is not None:
         require_report_file(options.report)
@@ -69,7 +70,6 @@ def _require_asked(names: Sequence[str], only: Sequence[str]) -> None:
                 )
 
 
-def _listed(given: Sequence[str] | None) -> list[str]:
+def _listed(given: Sequence[str] | None, what: str) -> list[str]:
     """Names that were given one by one or with commas, each once."""
-    names = (name.strip() for text in given or () for name in text.split(","))
-    return list(dict.fromkeys(name for name in names if name))
+    return list(dict.fromkeys(name for text in given or () for name in listed(text, what)))

@@ -13,7 +13,6 @@ from inference_bench.facts.names import find_name
 from inference_bench.units import parse_seconds
 
 Choice = TypeVar("Choice", bound=StrEnum)
-_PLACES: Final = ("runs", "run", "places", "write_rules")  # options that a path is given for, and nothing else looks at
 # what an option's name does not say by itself
 _WORDS: Final = {
     "on": "a machine",
@@ -80,12 +79,22 @@ def refuse(options: argparse.Namespace, names: Iterable[str], why: str) -> None:
         raise RequestError(f"{' and '.join(found)} cannot be given here: {about}")
 
 
-def refuse_empty_places(options: argparse.Namespace) -> None:
-    """A folder of no name, which is what an unset variable of a shell leaves: it would be the current one.
+def refuse_empty_texts(options: argparse.Namespace) -> None:
+    """A value of no text, which is what an unset variable of a shell leaves: it would be the default, or the current folder.
 
     Raises:  RequestError naming it
     """
-    for name in _PLACES:
-        value = getattr(options, name, None)
+    for name, value in vars(options).items():
         if value == "" or (isinstance(value, list) and "" in value):
             raise RequestError(f"an empty text is given for {name.replace('_', ' ')}; give a value, or leave it out")
+
+
+def listed(text: str, what: str) -> list[str]:
+    """The names of a list with commas.
+
+    Raises:  RequestError for a list of none
+    """
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    if not names:
+        raise RequestError(f"{what} are {text[:60]!r}; name at least one, with commas between them")
+    return names

@@ -46,7 +46,7 @@ def request(options: argparse.Namespace, settings: LabSettings) -> SpeculateRequ
     return SpeculateRequest(
         settings,
         draft=options.draft,
-        gammas=tuple(parse_count(each, "γ") for each in options.gamma.split(",")) if options.gamma else (),
+        gammas=() if options.gamma is None else tuple(parse_count(each, "γ") for each in options.gamma.split(",")),
         exit_layer=None if options.exit_layer is None else parse_count(options.exit_layer, "exit layer"),
         temperature=number(options.temperature, "temperature"),
         top_p=parse_fraction(options.top_p, "top-p"),

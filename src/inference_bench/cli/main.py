@@ -21,7 +21,7 @@ from inference_bench.cli.compare_options import add_compare_options
 from inference_bench.cli.conform_options import add_conform_options
 from inference_bench.cli.convert_options import add_convert_options
 from inference_bench.cli.drill_options import add_drill_options
-from inference_bench.cli.given import refuse_empty_places
+from inference_bench.cli.given import refuse_empty_texts
 from inference_bench.cli.lab_options import add_lab_options
 from inference_bench.cli.ledger_options import add_ledger_options
 from inference_bench.cli.load_options import add_load_options
@@ -334,7 +334,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         namespace = build_parser().parse_args(arguments)
         namespace.typed = tuple(sys.argv[1:] if arguments is None else arguments)
-        refuse_empty_places(namespace)
+        refuse_empty_texts(namespace)
         return _run(namespace)
     except InferenceBenchError as error:
         _complain(str(error))

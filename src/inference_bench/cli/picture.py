@@ -9,7 +9,7 @@ from typing import Final
 
 from inference_bench.charts import Spec
 from inference_bench.errors import RequestError
-from inference_bench.files import require_writable_name, shown_name, write_whole
+from inference_bench.files import require_output_place, require_writable_name, shown_name, write_whole
 
 KINDS: Final = (".svg", ".html", ".json")
 
@@ -19,7 +19,7 @@ def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this ma
 
     Raises:  RequestError for another name or nothing to draw, MissingExtraError where drawing needs a package, StorageError
     """
-    require_chart_file(file)
+    _require_chart_name(file)
     if spec is None:
         raise RequestError(f"there is nothing to draw: {nothing}")
     path = Path(file)
@@ -27,10 +27,15 @@ def write_chart(spec: Spec | None, file: str, nothing: str = "no rate of this ma
 
 
 def require_chart_file(file: str) -> None:
-    """A name that says what to write; asked before anything that takes long.
+    """A name that says what to write, where it can be written; asked before anything that takes long.
 
-    Raises:  RequestError for another name
+    Raises:  RequestError
     """
+    _require_chart_name(file)
+    require_output_place(file, "chart file")
+
+
+def _require_chart_name(file: str) -> None:
     if Path(file).suffix not in KINDS or file.endswith(("/", os.sep)):
         raise RequestError(f"chart file {shown_name(file)!r} is of no known kind; end it in one of {', '.join(KINDS)}")
     require_writable_name(file, "chart file")

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from inference_bench.cli.given import refuse
+from inference_bench.cli.given import listed, refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import print_json
 from inference_bench.cli.report_page import provenance, require_report_file, say_where, write_report
@@ -165,24 +165,16 @@ def _with_flags(values: Mapping[str, Any], options: argparse.Namespace) -> dict[
             merged[key] = given
             continue
         merged[section] = {**_table(merged, section), key: given}
-    machines = [*(options.on or ()), *_listed(options.compare)]
+    machines = [
+        *(options.on or ()),
+        *(() if options.compare is None else listed(options.compare, "machines to compare")),
+    ]
     if machines:
         merged["machine"] = machines
     if options.usd_per_hour is not None:
         prices = options.usd_per_hour.split(",")
         merged["prices"] = {**_table(merged, "prices"), "usd_per_hour": prices if len(prices) > 1 else prices[0]}
     return merged
-
-
-def _listed(text: str | None) -> list[str]:
-    """The machines of a list with commas.
-
-    Raises:  RequestError for a list of none
-    """
-    names = [name.strip() for name in (text or "").split(",") if name.strip()]
-    if text is not None and not names:
-        raise RequestError(f"machines to compare are {text[:60]!r}; name at least one, with commas between them")
-    return names
 
 
 def _table(values: Mapping[str, Any], section: str) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from inference_bench.cli.output import one_line
 from inference_bench.errors import RequestError
-from inference_bench.files import require_writable_name, shown_name, write_whole
+from inference_bench.files import require_output_place, require_writable_name, shown_name, write_whole
 
 if TYPE_CHECKING:
     from inference_bench.report.html_pieces import Draw
@@ -37,7 +37,7 @@ def add_report_option(parser: argparse._ActionsContainer) -> None:
 
 
 def require_report_file(file: str, others: Iterable[str | None] = ()) -> None:
-    """A name that a page may have, and that no other output has; asked before anything that takes long.
+    """A name that a page may have, and that no other output has, where it can be written; asked before anything that takes long.
 
     Raises:  RequestError
     """
@@ -48,6 +48,7 @@ def require_report_file(file: str, others: Iterable[str | None] = ()) -> None:
         raise RequestError(
             f"the report and another output would be written to {shown_name(file)!r}; give each a file of its own"
         )
+    require_output_place(file, "report file")
 
 
 def write_report(file: str, make: Callable[[Draw | None], str]) -> None:

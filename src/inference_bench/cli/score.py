@@ -11,6 +11,10 @@ from inference_bench.score.summary import ScoreReport
 
 def run(options: argparse.Namespace) -> int:
     """Print the scores; draw what was asked for first, so that a chart that cannot be drawn is an error alone."""
+    if options.chart is not None:
+        from inference_bench.cli.picture import require_chart_file  # late: charts load much
+
+        require_chart_file(options.chart)
     progress = ProgressLine()
     try:
         found = score_tables(

@@ -14,7 +14,7 @@ from operator import add
 from pathlib import Path
 from typing import Final, TypeVar
 
-from inference_bench.cli.given import choice, number, refuse
+from inference_bench.cli.given import choice, listed, number, refuse
 from inference_bench.cli.machine import machine_named
 from inference_bench.cli.output import ProgressLine
 from inference_bench.cli.profile_machine import machine_of
@@ -116,7 +116,7 @@ class _Choice:
     def _candidates(self, own: str | None, machine: HardwareSpec | None = None) -> tuple[Candidate, ...]:
         """The schedulers that are named, with the limits engines set on the machine; else the engine's own, else the default."""
         text = self._options.policy if self._options.policy is not None else own or self._default
-        names = [name.strip() for name in text.split(",") if name.strip()]
+        names = listed(text, "schedulers to simulate")
         if machine is not None:
             names = [engine_scheduler(name, machine) or name for name in names]
         return tuple(allowing(each, self._workload) for each in candidates_named(names, self._changes))

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from inference_bench.cli.output import print_json
 from inference_bench.errors import RequestError
-from inference_bench.files import require_writable_name
+from inference_bench.files import require_output_place
 from inference_bench.report.exports import write_export
 from inference_bench.report.exports_run import exported_run
 from inference_bench.report.proof_report import DEFINITIONS_TITLE
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _export(options: argparse.Namespace, folder: Path) -> int:
-    out = None if options.out is None else Path(require_writable_name(options.out, "file to export to"))
+    out = None if options.out is None else Path(require_output_place(options.out, "file to export to"))
     written = write_export(exported_run(folder), options.export, out)
     if options.json:
         print_json({"schema": "inference-bench/export/1", "form": options.export, "path": str(written)})

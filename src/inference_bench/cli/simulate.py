@@ -20,7 +20,7 @@ from inference_bench.cli.server_options import DEFAULT_PROFILE, PRIMARY_SCHEDULE
 from inference_bench.cli.workload_options import workload_from
 from inference_bench.errors import RequestError
 from inference_bench.facts.names import fold_name
-from inference_bench.files import require_file_name, require_writable_name, write_whole
+from inference_bench.files import require_file_name, require_output_place, write_whole
 from inference_bench.simulate.candidates import ALL
 from inference_bench.simulate.estimate import work_ahead
 from inference_bench.simulate.run import Engine
@@ -76,9 +76,9 @@ def _require_names(options: argparse.Namespace) -> None:
     if options.report is not None:
         require_report_file(options.report, (options.chart, options.records, options.save_profile))
     if options.records is not None:
-        require_writable_name(options.records, "file of records")
+        require_output_place(options.records, "file of records")
     if options.save_profile is not None:
-        require_writable_name(options.save_profile, "file of the profile")
+        require_output_place(options.save_profile, "file of the profile")
 
 
 def _draws(options: argparse.Namespace) -> tuple[Workload, tuple[Draw, ...]]:

@@ -215,7 +215,7 @@ def _columns(text: str | None) -> dict[str, str] | None:
 
 def _fixes(text: str | None) -> dict[str, float]:
     found: dict[str, float] = {}
-    for part in (text or "").split(",") if text else ():
+    for part in () if text is None else text.split(","):
         name, mark, value = part.strip().partition("=")
         if name not in ("sort", "drop-empty", "words") or bool(mark) != (name == "words"):
             raise RequestError(f"a trace cannot be mended by {part[:40]!r}; write some of {TRACE_FIXES}")

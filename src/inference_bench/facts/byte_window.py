@@ -9,7 +9,6 @@ Read next by: gguf; safetensors, which opens its files here too.
 from __future__ import annotations
 
 import os
-import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +17,7 @@ from io import FileIO
 from typing import Any, Final, Protocol
 
 from inference_bench.errors import ModelFileError
+from inference_bench.files import NOT_THERE, REGULAR, what_stands_at
 from inference_bench.units import MEBI
 
 WINDOW_BYTES: Final = MEBI  # read at once
@@ -58,12 +58,11 @@ def open_model_file(path: str | os.PathLike[str], kind: str, hint: str = "") -> 
     """
     name = os.fspath(path)
     try:
-        status = os.stat(name)
-        if not stat.S_ISREG(status.st_mode):
-            found = "a folder" if stat.S_ISDIR(status.st_mode) else "not a regular file"
+        found = what_stands_at(name)
+        if found not in (REGULAR, NOT_THERE):
             raise ModelFileError(f"cannot read the {kind} file {name!r}: it is {found}{hint}")
         with open(name, "rb", buffering=0) as file:
-            yield FileSource(file, status.st_size)
+            yield FileSource(file, os.stat(name).st_size)
     except ModelFileError:
         raise
     except (OSError, ValueError) as error:  # ValueError: a path that no file can have

@@ -8,6 +8,7 @@ Read next by: cli, verify.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from inference_bench.facts.fields import parse_json_object
 from inference_bench.facts.hardware import HardwareSpec, hardware, hardware_from_description
 from inference_bench.facts.models import LoadedModel, ModelSpec
 from inference_bench.facts.source import Source
+from inference_bench.files import NOT_THERE, shown_name, what_stands_at
 
 _TABLE: Final = "models.jsonl"
 
@@ -74,15 +76,19 @@ def load_model(text: str) -> LoadedModel:
 
         return load_model_path(path)
     if path.suffix in {".json", ".gguf", ".safetensors"} or text.startswith(("/", "./", "../", "~")):
-        raise UnknownNameError(f"there is no file {text!r}; give a path that exists, or a known model name")
+        raise UnknownNameError(f"{_said(path)}; give a path that exists, or a known model name")
     return known_loaded_model(text)
 
 
 def _exists(path: Path) -> bool:
-    try:
-        return path.exists()
-    except (OSError, ValueError):  # a name too long for a path, or with a null byte
-        return False
+    """Whether anything stands there, also what cannot be read, such as a link to nothing; reading it says what it is."""
+    return os.path.lexists(path)
+
+
+def _said(path: Path) -> str:
+    """What keeps a path from being read."""
+    what, name = what_stands_at(path), repr(shown_name(path))
+    return f"there is no file {name}" if what == NOT_THERE else f"{name} is {what}"
 
 
 def load_hardware(text: str) -> HardwareSpec:
@@ -94,7 +100,7 @@ def load_hardware(text: str) -> HardwareSpec:
     if path.suffix not in {".toml", ".json"}:
         return hardware(text)
     if not _exists(path):
-        raise HardwareFileError(f"there is no file {text!r}; give a path that exists, or a known machine name")
+        raise HardwareFileError(f"{_said(path)}; give a path that exists, or a known machine name")
     return hardware_from_description(_read_description(path), path.name)
 
 
@@ -120,7 +126,7 @@ def read_toml(text: str) -> dict[str, Any]:
 
     path = Path(text)
     if not _exists(path):
-        raise ScenarioError(f"there is no file {text[:200]!r}; give a scenario in TOML that exists")
+        raise ScenarioError(f"{_said(path)}; give a scenario in TOML that exists")
     try:
         return tomllib.loads(read_text(path, "a scenario in TOML"))
     except tomllib.TOMLDecodeError as error:

@@ -18,6 +18,7 @@ from inference_bench.facts.config import model_from_config
 from inference_bench.facts.fields import MAX_JSON_BYTES, parse_json_object
 from inference_bench.facts.models import LoadedModel, StoredTensor
 from inference_bench.facts.source import Source
+from inference_bench.files import shown_name, what_stands_at
 
 CONFIG_NAME: Final = "config.json"
 QUANTIZATION_NAME: Final = "hf_quant_config.json"  # where TensorRT Model Optimizer puts what config.json may lack
@@ -107,7 +108,7 @@ def read_text(path: Path, needed: str = _MODEL) -> str:
 def _require_regular(path: Path, needed: str = _MODEL) -> None:
     """Refuse what a read could block on or never end: a pipe, a device, a socket."""
     if not path.is_file():
-        raise ModelConfigError(f"{path} is not a regular file; {needed} is needed")
+        raise ModelConfigError(f"{shown_name(path)} is {what_stands_at(path)}; {needed} is needed")
 
 
 def _begins_as_gguf(path: Path) -> bool:
@@ -135,7 +136,8 @@ def _folder_config(folder: Path) -> dict[str, Any]:
         raise ModelConfigError(f"the folder {folder} holds no {CONFIG_NAME}; give a model folder or a model file")
     config = parse_json_object(read_text(path), CONFIG_NAME)
     beside = folder / QUANTIZATION_NAME
-    return with_quantization(config, read_text(beside)) if beside.is_file() and needs_quantization(config) else config
+    speaks = os.path.lexists(beside) and needs_quantization(config)
+    return with_quantization(config, read_text(beside)) if speaks else config
 
 
 def _load_safetensors(path: Path) -> LoadedModel:
@@ -144,7 +146,7 @@ def _load_safetensors(path: Path) -> LoadedModel:
     from inference_bench.facts.safetensors_model import is_shard, stored_tensors
 
     header = read_safetensors_header(path)
-    if not (path.parent / CONFIG_NAME).is_file():
+    if not os.path.lexists(path.parent / CONFIG_NAME):
         raise ModelFileError(
             f"{path.name} holds {len(header.tensors)} tensors of {header.data_bytes} bytes, but no {CONFIG_NAME} lies "
             "beside it to say what model they make; give a folder with both"

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 from inference_bench.errors import InferenceBenchError, MissingExtraError, ModelFileError, RequestError
 from inference_bench.facts.fields import parse_json_object
@@ -122,6 +122,21 @@ def load_flow(lab: str) -> ModuleType:
         raise MissingExtraError(
             f"the lab {lab} cannot be loaded ({error}); install what it needs with: {INSTALL}"
         ) from error
+
+
+def lab_call(lab: str) -> Callable[..., Any]:
+    """The lab's run_lab; where it cannot be loaded, a call that says so, so that only running it needs what it is written with."""
+    try:
+        run_lab: Callable[..., Any] = load_flow(lab).run_lab
+        return run_lab
+    except MissingExtraError as error:
+        reason = str(error)
+
+    def lacking(*_: object, **__: object) -> NoReturn:
+        raise MissingExtraError(reason)
+
+    lacking.__name__, lacking.__doc__ = f"lab_{lab}", f"Not here: {reason}."
+    return lacking
 
 
 def load_model(subject: LabSubject, dtype: str = FLOAT32, *, say: Callable[[str], None] | None = None) -> LabModel:

@@ -22,7 +22,7 @@ from inference_bench.engines.model_files import hash_model
 from inference_bench.errors import ModelConfigError, ModelFileError, RequestError, UnknownNameError
 from inference_bench.facts.model_files import CONFIG_NAME, load_model_path
 from inference_bench.facts.models import ModelSpec
-from inference_bench.files import require_file_name, shown_name
+from inference_bench.files import NOT_THERE, REGULAR, require_file_name, shown_name, what_stands_at
 from inference_bench.hub import HubId, parse_hub_id
 from inference_bench.labs.head import SubjectIdentity
 from inference_bench.labs.hub_folder import TOKENIZER_NAME, fetch_hub_folder
@@ -84,8 +84,10 @@ def _hub_id(model: str) -> HubId | None:
         return None
     hub_id = parse_hub_id(model)
     if hub_id is None or hub_id.file is not None or os.path.lexists(path):
+        found = what_stands_at(path)
+        what = "" if found in (NOT_THERE, REGULAR) else f"{found}, and "
         raise UnknownNameError(
-            f"{shown_name(model)!r} is no model that a lab can load; give a folder with config.json, safetensors and tokenizer.json, "
+            f"{shown_name(model)!r} is {what}no model that a lab can load; give a folder with config.json, safetensors and tokenizer.json, "
             "a .gguf file, or a hub id such as org/name"
         )
     return hub_id
@@ -109,14 +111,12 @@ def _converted(gguf: Path, sha256: str, name: str, source: str, session: LabSess
 
 
 def _folder(folder: Path, name: str, source: str, revision: str | None, session: LabSession) -> LabSubject:
-    if not (folder / CONFIG_NAME).is_file():
-        raise ModelConfigError(
-            f"{folder.name} holds no {CONFIG_NAME}; a lab needs it beside the weights and tokenizer.json"
-        )
-    if not (folder / TOKENIZER_NAME).is_file():
-        raise ModelFileError(
-            f"{folder.name} holds no {TOKENIZER_NAME}; a lab needs the model's own tokenizer, in that form"
-        )
+    _require_file(
+        folder, CONFIG_NAME, ModelConfigError, "a lab needs it as a file beside the weights and tokenizer.json"
+    )
+    _require_file(
+        folder, TOKENIZER_NAME, ModelFileError, "a lab needs the model's own tokenizer, as a file of that form"
+    )
     loaded = load_model_path(folder)
     if loaded.tensors is None:
         raise ModelFileError(
@@ -129,6 +129,13 @@ def _folder(folder: Path, name: str, source: str, revision: str | None, session:
         name, source, revision, hashed.sha256, count_params(loaded.spec).total, session.settings.dtype
     )
     return LabSubject(folder, loaded.spec, identity)
+
+
+def _require_file(folder: Path, name: str, kind: type[RequestError], why: str) -> None:
+    if not (folder / name).is_file():
+        found = what_stands_at(folder / name)
+        said = f"holds no {name}" if found == NOT_THERE else f"has a {name} that is {found}"
+        raise kind(f"{shown_name(folder.name)} {said}; {why}")
 
 
 def require_memory(subject: LabSubject, session: LabSession, num_copies: int = 1) -> None:

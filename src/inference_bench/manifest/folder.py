@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import Final
 
 from inference_bench.errors import ModelFileError, RequestError
-from inference_bench.files import shown_name
+from inference_bench.files import shown_name, what_stands_at
 from inference_bench.manifest.components import Group
 from inference_bench.manifest.hashing import NamedFile
 from inference_bench.units import format_count
@@ -106,7 +106,7 @@ def _check(path: Path, name: str, home: Path) -> None:
             f"{shown_name(name)} is a link that leads out of the model's folder; put the file itself there, or name its folder"
         )
     if not real.is_file():
-        raise ModelFileError(f"{shown_name(name)} is not a regular file; a model's folder holds files")
+        raise ModelFileError(f"{shown_name(name)} is {what_stands_at(path)}; a model's folder holds files")
 
 
 def _is_blob(real: Path, home: Path) -> bool:

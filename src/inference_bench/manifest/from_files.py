@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from inference_bench.errors import ModelFileError, RequestError
-from inference_bench.files import shown_name
+from inference_bench.files import REGULAR, shown_name, what_stands_at
 from inference_bench.manifest.adapters import components_of_adapter, is_adapter_folder
 from inference_bench.manifest.canonical import plain_value, sha256_of
 from inference_bench.manifest.components import ARTIFACT_NAME, Artifact, Component, Group
@@ -61,7 +61,8 @@ def describe_files(path: Path, progress: Progress | None = None, known: Mapping[
         return Described(tuple(_of_folder(path, progress, known)), FILE_GROUPS)
     if path.suffix == ".gguf" and path.is_file():
         return Described(tuple(_of_gguf(path, progress, known)), FILE_GROUPS)
-    what = "not there" if not path.exists() else "neither"
+    found = what_stands_at(path)
+    what = "neither" if found == REGULAR else found
     raise RequestError(
         f"a manifest is of a model's folder, a .gguf file, or the http address of a server; {shown_name(path)!r} is {what}"
     )

@@ -11,9 +11,11 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from inference_bench.errors import RequestError
+
+_LEAST_INTERVAL_S: Final = 0.001  # a clock still moves by it wherever a run may end
 
 
 class ScalingSignal(StrEnum):
@@ -54,6 +56,11 @@ class AutoscalingSettings:
         for value, what in ((self.target, "target of a replica"), (self.check_interval_s, "time between checks")):
             if not 0 < value < math.inf:
                 raise RequestError(f"the {what} is {value}; it must be above 0 and finite")
+        if self.check_interval_s < _LEAST_INTERVAL_S:
+            raise RequestError(
+                f"the time between checks is {self.check_interval_s} s, in which no run would get anywhere; give "
+                f"{_LEAST_INTERVAL_S} s or more"
+            )
         for value, what in (
             (self.start_up_s, "start-up time"),
             (self.cool_down_s, "cool-down time"),

@@ -16,7 +16,7 @@ import math
 
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
-from inference_bench.simulate.outcome import Outcome, Progress, TimelineLog
+from inference_bench.simulate.outcome import Outcome, Progress, TimelineLog, lost
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.server import ArrivalQueue, reference_outcome
 from inference_bench.simulate.settings import Policy, ServerSetup, never_admitted
@@ -40,7 +40,7 @@ class BatchServer:
     def run(self, progress: Progress | None = None) -> None:
         """All requests to their end.
 
-        Raises:  RequestError naming a request that no batch can hold
+        Raises:  RequestError naming a request that no batch can hold; InferenceBenchError if one was lost
         """
         while self.num_ended < len(self.journeys):
             self._take_arrivals()
@@ -62,6 +62,8 @@ class BatchServer:
     def _pass_time(self) -> None:
         """Nothing to send off yet: until somebody comes, or the oldest has waited enough."""
         next_s = min(self.arrivals.next_s, self._due_s())
+        if math.isinf(next_s):
+            raise lost(len(self.journeys) - self.num_ended, len(self.journeys))
         self.in_system_s += len(self.waiting) * (next_s - self.now_s)
         self.now_s = next_s
 

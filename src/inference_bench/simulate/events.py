@@ -31,6 +31,10 @@ class Events:
         self._heap: list[tuple[float, Kind, int, Callable[[], None]]] = []
         self._count = 0
 
+    def __len__(self) -> int:
+        """How much is going to happen."""
+        return len(self._heap)
+
     @property
     def next_s(self) -> float:
         """When the next happens; infinite where nothing does."""

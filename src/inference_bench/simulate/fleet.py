@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from functools import partial
 
-from inference_bench.errors import InferenceBenchError
 from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, sequence_of
 from inference_bench.simulate.autoscaling import Autoscaler, ScalingEvent
@@ -24,7 +23,7 @@ from inference_bench.simulate.events import Events, Kind
 from inference_bench.simulate.failures import FailureClock, FailureSettings, refuse_endless_failures
 from inference_bench.simulate.fleet_outcome import FleetOutcome, FleetRun, fleet_outcome
 from inference_bench.simulate.fleet_setup import FleetSetup
-from inference_bench.simulate.outcome import MOST_RUN_S, Progress, end_of_clock
+from inference_bench.simulate.outcome import MOST_RUN_S, Progress, end_of_clock, lost
 from inference_bench.simulate.pool import Pool
 from inference_bench.simulate.replica import Replica, ReplicaSetup, State
 from inference_bench.simulate.sequence import Sequence
@@ -85,12 +84,11 @@ class _Fleet:
         Raises:  RequestError naming a request that can never run; InferenceBenchError if one was lost
         """
         run, count = self._run, len(self._workload)
+        num_checks = sum(pool.autoscaler is not None for pool in self._pools)
         while run.num_ended < count:
             now_s = min(self._events.next_s, self._arrivals.next_s)
-            if math.isinf(now_s):
-                raise InferenceBenchError(
-                    f"the simulation has lost {count - run.num_ended} of {count} requests; report this"
-                )
+            if math.isinf(self._arrivals.next_s) and len(self._events) <= num_checks:
+                raise lost(count - run.num_ended, count)  # checks alone bring nobody on
             run.in_system_s += (self._num_arrived - run.num_ended) * (now_s - self._now_s)
             self._now_s = now_s
             if now_s > MOST_RUN_S:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from inference_bench.errors import RequestError
+from inference_bench.errors import InferenceBenchError, RequestError
 from inference_bench.workload import Workload
 from inference_bench.workload.checks import MOST_SPAN_S
 
@@ -27,6 +27,11 @@ def end_of_clock(now_s: float) -> RequestError:
         f"the run goes on to {now_s:.3g} s, and beyond {MOST_RUN_S:g} s a clock cannot tell steps apart: give shorter steps, waits "
         "or times down"
     )
+
+
+def lost(num_lost: int, count: int) -> InferenceBenchError:
+    """The error of a run in which requests are left and nothing is due any more; it would go on for ever."""
+    return InferenceBenchError(f"the simulation has lost {num_lost} of {count} requests; report this")
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from inference_bench.metrics import Objective
 from inference_bench.simulate.answers import Answers, Journey, sequence_of
 from inference_bench.simulate.kv_blocks import BlockAccount
 from inference_bench.simulate.micro_batches import equal_batches, micro_batches
-from inference_bench.simulate.outcome import Gaps, Outcome, Progress, TimelineLog
+from inference_bench.simulate.outcome import Gaps, Outcome, Progress, TimelineLog, lost
 from inference_bench.simulate.scheduler import Account, CountedAccount, Grant, Plan, Scheduler
 from inference_bench.simulate.sequence import Sequence
 from inference_bench.simulate.settings import BudgetRule, ServerSetup
@@ -195,13 +195,15 @@ def simulate_steps(
 ) -> Outcome:
     """A workload on one server under an iteration-level policy, step by step.
 
-    Raises:  RequestError naming a request that can never run
+    Raises:  RequestError naming a request that can never run; InferenceBenchError if one was lost
     """
     answers, arrivals = Answers(workload), ArrivalQueue(workload)
     server = Server(setup, step_time, answers, workload.seed)
     in_system_s, num_ended, count = 0.0, 0, len(workload.requests)
     while num_ended < count:
         if not server.num_present and arrivals.next_s > server.now_s:
+            if math.isinf(arrivals.next_s):
+                raise lost(count - num_ended, count)
             server.now_s = arrivals.next_s
         for index in arrivals.take(server.now_s):
             server.submit(sequence_of(workload, index, arrivals.times_s[index]))

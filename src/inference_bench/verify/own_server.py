@@ -25,6 +25,7 @@ from inference_bench.engines.vllm import find_vllm, is_cpu_package
 from inference_bench.errors import RequestError, UnknownNameError
 from inference_bench.facts.load import load_model
 from inference_bench.facts.models import LoadedModel
+from inference_bench.files import REGULAR, what_stands_at
 from inference_bench.measure.files import sha256_of_file
 from inference_bench.measure.machine_identity import identify_machine
 from inference_bench.predict.fit import loaded_weights
@@ -106,11 +107,11 @@ def own_model(engine: str, named: str | None, say: Progress) -> tuple[LoadedMode
         path, name = Path(named), Path(named).stem
     is_file = path.suffix == ".gguf" and path.is_file()
     if engine == LLAMA_CPP and not is_file:
-        raise RequestError(f"{engine} serves .gguf files; {named!r} is {'not one' if path.exists() else 'not there'}")
+        raise RequestError(f"{engine} serves .gguf files; {named!r} is {_instead(path, 'not one')}")
     if engine != LLAMA_CPP and not (is_file or path.is_dir()):
         raise RequestError(
             f"{engine} serves folders as Transformers writes them, or .gguf files that are converted to one; "
-            f"{named!r} is {'neither' if path.exists() else 'not there'}"
+            f"{named!r} is {_instead(path, 'neither')}"
         )
     check_installed(engine)
     if engine != LLAMA_CPP and is_file:
@@ -120,6 +121,12 @@ def own_model(engine: str, named: str | None, say: Progress) -> tuple[LoadedMode
     if is_file:
         model = replace(model, spec=replace(model.spec, name=f"{name} as float32"))
     return model, path, hash_model(path, say)
+
+
+def _instead(path: Path, of_a_file: str) -> str:
+    """What stands there instead of a model, as a message says it."""
+    found = what_stands_at(path)
+    return of_a_file if found == REGULAR else found
 
 
 def dtype_of(model: LoadedModel) -> str | None:

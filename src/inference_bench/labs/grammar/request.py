@@ -14,6 +14,7 @@ from typing import Final
 
 from inference_bench.errors import RequestError
 from inference_bench.labs.settings import LabSettings
+from inference_bench.measure.target import parse_address
 
 MOST_TOKENS: Final = 4096
 MOST_PROMPT_CHARS: Final = 4096
@@ -52,3 +53,5 @@ class GrammarRequest:
             raise RequestError(f"the prompt must be text of 1 to {MOST_PROMPT_CHARS} characters")
         if self.url is not None and not self.uses_server:
             raise RequestError("a server is given and none is to be used; leave out one of the two")
+        if self.url is not None:
+            parse_address(self.url)
