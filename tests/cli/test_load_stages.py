@@ -184,7 +184,7 @@ def test_a_corpus_a_template_a_header_and_body_fields_reach_the_server(
         (("--model", "llama-3.1-8b"), "name both"),
         (("--kv", "fp8"), "no model and machine are named"),
         (("--report", "page.txt"), "end it in .html"),
-        (("--report", "no/such/folder/page.html"), "name a folder that is there"),
+        (("--report", "no/such/folder/page.html"), "a folder that is not there; make it first"),
         (("--scrape", "metrics"), "must begin with /"),
         (("--scrape", "/metrics\r\nX-Evil: 1"), "printable ASCII without spaces"),
         (("--scrape", "/m\u00e9triques"), "printable ASCII without spaces"),
