@@ -337,7 +337,7 @@ def test_a_run_in_which_nothing_is_due_any_more_ends_with_the_number_of_requests
         serve(workload, KvMemory(1_000, 1), Engine.REFERENCE, policy=policy, max_output_tokens=8)
 
 
-@pytest.mark.parametrize("scaling", [None, AutoscalingSettings(1, 2, check_interval_s=0.001)])
+@pytest.mark.parametrize("scaling", [None, AutoscalingSettings(1, 2, check_interval_s=0.001, cool_down_s=0.1)])
 def test_servers_that_nobody_is_sent_to_do_not_wait_for_ever(
     monkeypatch: pytest.MonkeyPatch, scaling: AutoscalingSettings | None
 ) -> None:

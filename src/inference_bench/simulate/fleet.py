@@ -57,6 +57,8 @@ class _Fleet:
         self._to_wake: dict[int, Replica] = {}
         self._run = FleetRun(workload, setup, self._arrivals.times_s)
         self._pools = self._pools_of(setup)
+        self._scalings = [pool.autoscaler.settings for pool in self._pools if pool.autoscaler is not None]
+        self._checks_since_s = math.inf  # since when nothing else is due
         for replica in self._run.replicas:
             self._become_ready(replica, 0)
         for pool in self._pools:
@@ -84,11 +86,10 @@ class _Fleet:
         Raises:  RequestError naming a request that can never run; InferenceBenchError if one was lost
         """
         run, count = self._run, len(self._workload)
-        num_checks = sum(pool.autoscaler is not None for pool in self._pools)
         while run.num_ended < count:
             now_s = min(self._events.next_s, self._arrivals.next_s)
-            if math.isinf(self._arrivals.next_s) and len(self._events) <= num_checks:
-                raise lost(count - run.num_ended, count)  # checks alone bring nobody on
+            if self._is_stuck(now_s):
+                raise lost(count - run.num_ended, count)
             run.in_system_s += (self._num_arrived - run.num_ended) * (now_s - self._now_s)
             self._now_s = now_s
             if now_s > MOST_RUN_S:
@@ -103,6 +104,15 @@ class _Fleet:
                 progress(run.num_ended, count)
         run.end_s = self._now_s
         return run
+
+    def _is_stuck(self, now_s: float) -> bool:
+        """Whether nothing has been due but checks for longer than an autoscaler may have to wait before it orders a replica."""
+        if not math.isinf(self._arrivals.next_s) or len(self._events) > len(self._scalings):
+            self._checks_since_s = math.inf
+            return False
+        self._checks_since_s = min(self._checks_since_s, now_s)
+        longest_s = max((each.cool_down_s + 2 * each.check_interval_s for each in self._scalings), default=0.0)
+        return math.isinf(now_s) or now_s - self._checks_since_s > longest_s
 
     # requests
 
