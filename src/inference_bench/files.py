@@ -88,7 +88,9 @@ def require_output_place(name: str, what: str) -> str:
     Raises:   RequestError
     """
     path = Path(require_writable_name(name, what))
-    found, shown = _found(path), shown_name(name)
+    found, shown = None, shown_name(name)
+    with suppress(OSError):  # what cannot be reached is found out where the trial file is made
+        found = path.stat()
     if found is not None and not os.access(path, os.W_OK):
         raise RequestError(f"the {what} {shown!r} may not be written; give another path")
     if found is not None and not stat.S_ISREG(found.st_mode):
@@ -151,13 +153,6 @@ def write_whole(path: Path, text: str) -> None:
         raise StorageError(
             f"could not write {shown_name(path)}: {(error.strerror or type(error).__name__).lower()}"
         ) from None
-
-
-def _found(path: Path) -> os.stat_result | None:
-    """What stands there; None where nothing does, or nothing can be reached."""
-    with suppress(OSError):
-        return path.stat()
-    return None
 
 
 def _status(path: Path) -> os.stat_result | None:

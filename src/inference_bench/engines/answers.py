@@ -19,6 +19,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from inference_bench.engines.base import EngineFigures, EngineIdentity
 from inference_bench.errors import ServerError
+from inference_bench.measure.blocking_http import AFTER_SILENCE
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.sender import get_json, post_json
 from inference_bench.measure.server_metrics_watch import PageFetcher
@@ -30,7 +31,6 @@ _LONGEST_TEXT: Final = 4096  # more than any path or name; only a server that me
 _LARGEST_COUNT: Final = 1 << 62  # more than any memory, and a number that every file format can hold
 _LEAST_WAIT_S: Final = 0.05
 _ALL_QUESTIONS: Final = 6  # a server that is slow with every answer is waited for as long as for so many
-_AFTER_SILENCE: Final = 0.1  # of the time of a question, for each one after the first that nothing came of
 _NEARLY_ALL: Final = 0.9
 
 
@@ -150,7 +150,7 @@ class Asker:
     def _in_time(self, ask: Callable[[float], Got]) -> Got:
         """What comes of a question within the time that there is for it; remembers one that had all of it for nothing."""
         began_s = time.monotonic()
-        patience_s = self.timeout_s * (_AFTER_SILENCE if self._was_silent else 1.0)
+        patience_s = self.timeout_s * (AFTER_SILENCE if self._was_silent else 1.0)
         wait_s = min(max(patience_s, _LEAST_WAIT_S), self.deadline_s - began_s)
         if wait_s < _LEAST_WAIT_S:
             raise ServerError(f"{self.target.address} used up the time for all questions")

@@ -18,6 +18,7 @@ from typing import Final, NamedTuple
 
 from inference_bench.errors import MeasurementError, RequestError, ServerError
 from inference_bench.loadtest.preflight_probe import Reply, Unanswered, ask
+from inference_bench.measure.blocking_http import AFTER_SILENCE
 from inference_bench.measure.http1 import Timeouts
 from inference_bench.measure.load import LoadOptions, run_load
 from inference_bench.measure.prompts import PromptMaker
@@ -25,12 +26,13 @@ from inference_bench.measure.target import Target
 from inference_bench.records import RequestStatus, Stage
 from inference_bench.workload import RequestShape, closed_loop
 
+MOST_WAIT_S: Final = 10.0
+"""For each question: a healthy server says what it serves at once."""
+
 ROUTES: Final = ("/v1/completions", "/v1/chat/completions", "/completion", "/generate")
 _READ_ONLY: Final = ("/v1/models", "/health")
 _MOST_LISTED: Final = 8
 _MOST_NAME_CHARS: Final = 120
-_AFTER_SILENCE: Final = 0.1  # of the time of a question, once one was not answered in all of it
-_MOST_WAIT_S: Final = 10.0  # for each question: a healthy server says what it serves at once
 
 
 class Reached(NamedTuple):
@@ -51,7 +53,7 @@ def reach(target: Target, timeout_s: float = 120.0) -> Reached:
     Where:    timeout_s is for the one request that may be sent; questions are given at most ten seconds each
     Raises:   RequestError for a model or route that is not there; ServerError where nothing usable answers
     """
-    wait_s = min(timeout_s, _MOST_WAIT_S)
+    wait_s = min(timeout_s, MOST_WAIT_S)
     try:
         listed = ask(target, "GET", target.models_path, wait_s)
     except Unanswered:
@@ -69,7 +71,7 @@ def reach(target: Target, timeout_s: float = 120.0) -> Reached:
 
 def explain(target: Target, timeout_s: float = 120.0) -> RequestError | ServerError:
     """Why a request to this target is refused, from harmless questions; for a warm-up that failed, too."""
-    wait_s = min(timeout_s, _MOST_WAIT_S)
+    wait_s = min(timeout_s, MOST_WAIT_S)
     try:
         listed, route = ask(target, "GET", target.models_path, wait_s), ask(target, "POST", target.path, wait_s)
     except Unanswered as failure:
@@ -170,7 +172,7 @@ def _routes_that_answer(target: Target, wait_s: float) -> list[str]:
         try:
             reply = ask(target, method, path, patience_s)
         except Unanswered as failure:
-            patience_s = _AFTER_SILENCE * wait_s if failure.is_late else patience_s
+            patience_s = AFTER_SILENCE * wait_s if failure.is_late else patience_s
             continue
         if reply.has_route and (method == "POST" or reply.status == 200):
             found.append(path)

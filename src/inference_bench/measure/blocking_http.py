@@ -20,6 +20,9 @@ from typing import Final
 
 from inference_bench.measure.target import Address
 
+AFTER_SILENCE: Final = 0.1
+"""Of the time of a question, for each one after the first that a server let go by without an answer."""
+
 _PART_BYTES: Final = 65536
 _PORTS: Final = {"http": 80, "https": 443}
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from inference_bench.measure.target import ApiKey, Endpoint, Target
-from inference_bench.operate.answers import Answer, AttemptEnd
+from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.client import BreakerPolicy, BreakerState, Client, Policy, RequestFailed, Upstream
 from inference_bench.records import RequestStatus
 from operate.client.world import (
@@ -26,7 +26,9 @@ from operate.client.world import (
     World,
     ask,
     elapsed,
+    ends,
     event,
+    get,
     refuses,
     run,
     says,
@@ -38,10 +40,6 @@ QUICK = Policy(budget_s=10, first_token_s=3, tries_each=2)
 def failed(found: Any) -> RequestFailed:
     assert isinstance(found, RequestFailed), found
     return found
-
-
-def ends(answer: Answer) -> list[tuple[str, AttemptEnd]]:
-    return [(attempt.endpoint.name, attempt.end) for attempt in answer.attempts]
 
 
 @pytest.mark.parametrize("budget_s", [1.0, 2.5, 3.5, 7.0])
@@ -81,15 +79,6 @@ def test_the_first_token_has_a_limit_whatever_comes_instead(kind: str, silence: 
         assert second.end is AttemptEnd.COMPLETED
 
     run(work())
-
-
-async def get(client: Client, kind: str, **more: Any) -> Answer:
-    if kind == "complete":
-        return (await client.complete(ask(**more))).answer
-    async with client.stream(ask(**more)) as reply:
-        async for _ in reply:
-            pass
-    return reply.answer
 
 
 BROKEN = {

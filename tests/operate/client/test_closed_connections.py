@@ -8,9 +8,22 @@ import pytest
 
 from inference_bench.operate.answers import AttemptEnd
 from inference_bench.operate.client import BreakerPolicy, BreakerState, Policy, RequestFailed
-from operate.client.world import CHUNKED_HEAD, CLOSE, RESET, SILENT, Script, World, elapsed, keeps, refuses, run
+from operate.client.world import (
+    CHUNKED_HEAD,
+    CLOSE,
+    RESET,
+    SILENT,
+    Script,
+    World,
+    elapsed,
+    ends,
+    get,
+    keeps,
+    refuses,
+    run,
+)
 
-from .test_kept_connections import KEEPING, KINDS, STAYS, closed_s, connections, ends, get
+from .test_kept_connections import KEEPING, KINDS, STAYS, closed_s, connections
 
 
 @KINDS

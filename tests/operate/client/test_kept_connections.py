@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import Any
 
 import pytest
 
-from inference_bench.operate.answers import Answer, AttemptEnd
-from inference_bench.operate.client import Client, Interrupted, Policy, RequestFailed
+from inference_bench.operate.answers import AttemptEnd
+from inference_bench.operate.client import Interrupted, Policy, RequestFailed
 from inference_bench.operate.client.connections import MOST_IDLE
 from operate.client.world import (
     CHUNKED_HEAD,
@@ -26,7 +25,9 @@ from operate.client.world import (
     ask,
     chunk,
     elapsed,
+    ends,
     event,
+    get,
     keeps,
     refuses,
     run,
@@ -38,15 +39,6 @@ STAYS = keeps("one ", "two")
 KINDS = pytest.mark.parametrize("kind", ["complete", "stream"])
 
 
-async def get(client: Client, kind: str = "complete", **more: Any) -> Answer:
-    if kind == "complete":
-        return (await client.complete(ask(**more))).answer
-    async with client.stream(ask(**more)) as reply:
-        async for _ in reply:
-            pass
-    return reply.answer
-
-
 def connections(world: World) -> list[int]:
     return [seen.connection for seen in world.seen]
 
@@ -54,10 +46,6 @@ def connections(world: World) -> list[int]:
 def closed_s(world: World, connection: int) -> float | None:
     """When it was closed."""
     return [seen.closed_s for seen in world.seen if seen.connection == connection][-1]
-
-
-def ends(answer: Answer) -> list[tuple[str, AttemptEnd]]:
-    return [(attempt.endpoint.name, attempt.end) for attempt in answer.attempts]
 
 
 @KINDS

@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from inference_bench.measure.http1 import Dialer
 from inference_bench.measure.target import Address, Endpoint, Target
 from inference_bench.measure.wire import ExchangeError, FailureKind, Read, Timeouts, Wire
-from inference_bench.operate.answers import Answer
+from inference_bench.operate.answers import Answer, AttemptEnd
 from inference_bench.operate.client import Client, Policy, Request, Upstream
 
 T = TypeVar("T")
@@ -281,6 +281,21 @@ WELL = says("one ", "two ", "three")
 
 def ask(text: str = "a question of the caller", **more: Any) -> Request:
     return Request({"messages": [{"role": "user", "content": text}], "max_tokens": 8}, **more)
+
+
+async def get(client: Client, kind: str = "complete", **more: Any) -> Answer:
+    """What came of one request, read whole or piece by piece."""
+    if kind == "complete":
+        return (await client.complete(ask(**more))).answer
+    async with client.stream(ask(**more)) as reply:
+        async for _ in reply:
+            pass
+    return reply.answer
+
+
+def ends(answer: Answer) -> list[tuple[str, AttemptEnd]]:
+    """Who was asked, and what came of it."""
+    return [(attempt.endpoint.name, attempt.end) for attempt in answer.attempts]
 
 
 async def elapsed(work: Awaitable[T]) -> tuple[float, T | Exception]:

@@ -70,14 +70,13 @@ def test_each_request_is_listed_with_its_times_as_it_was_counted_and_the_fault_w
     assert Counter(each.answered_by for each in listed if each.answered_by is not None) == tally.answered_by
     took_s = [each.end_s - each.start_s for each in listed if each.end_s is not None]
     assert max(took_s) == pytest.approx(tally.longest_s)
-    assert 0 <= listed[0].start_s < 2.0
+    assert 0 <= listed[0].start_s < 0.5
     assert found.fault is not None
     assert found.fault.end_s - found.fault.begin_s == pytest.approx(found.fault_s)
     assert any(each.start_s < found.fault.begin_s for each in listed) == (name != "cold-fallback")
     assert any(found.fault.begin_s <= each.start_s <= found.fault.end_s for each in listed)
-    assert tally.tolerance_s is not None  # it holds how late this program's own loop was
     assert found.moments_s["recovered"] <= max(each.end_s or 0.0 for each in listed) + 0.01
-    assert any(each.end_s == pytest.approx(found.moments_s["recovered"], abs=tally.tolerance_s) for each in listed)
+    assert any(each.end_s == pytest.approx(found.moments_s["recovered"], abs=0.05) for each in listed)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 
 from inference_bench.engines.answers import inside, whole_number
 from inference_bench.errors import ServerError, StreamError
-from inference_bench.loadtest.preflight import explain, reach
+from inference_bench.loadtest.preflight import MOST_WAIT_S, explain, reach
 from inference_bench.measure.target import ApiKey, Endpoint, Target, parse_address
 from inference_bench.operate.contract.reading import Streamed, error_words
 from inference_bench.operate.contract.wire import NoReplyError, Reply, SilentError, Stream, Wire
@@ -28,7 +28,6 @@ MANY_PIECES: Final = 40
 """Pieces of a stream beyond which a limit of 8 tokens or fewer was ignored."""
 
 _OPENING_TOKENS: Final = 4
-_MOST_WAIT_S: Final = 10.0  # for what a healthy server says at once
 _NO_ROUTE: Final = (404, 405, 501)
 Fields = Mapping[str, Any]
 Item = TypeVar("Item")
@@ -155,7 +154,7 @@ def open_server(server: Server) -> None:
 
 def _props(server: Server) -> Any:
     try:
-        reply = server.wire.ask("GET", "/props", most_s=_MOST_WAIT_S)
+        reply = server.wire.ask("GET", "/props", most_s=MOST_WAIT_S)
     except NoReplyError:
         return None
     return reply.value if reply.is_ok else None
